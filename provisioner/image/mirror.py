@@ -16,7 +16,9 @@ _SUITES = {
     "debian": re.compile(r"^(bullseye|bookworm|trixie|forky|sid|stable|testing|unstable)(-updates|-backports)?$"),
     "ubuntu": re.compile(r"^(jammy|noble|plucky|questing|resolute)(-updates|-backports)?$"),
 }
-_LINE = re.compile(r"deb\s+(?:\[(?P<options>[^\]]*)\]\s+)?(?P<uri>(?:\[[^\]]*\]|\S)+)\s+(?P<suite>\S+)(?P<components>.*)")
+_LINE = re.compile(
+    r"deb\s+(?:\[(?P<options>[^\]]*)\]\s+)?(?P<uri>(?:\[[^\]]*\]|\S)+)\s+(?P<suite>\S+)(?P<components>.*)"
+)
 _NETWORK = ("http://", "https://")
 _OFF = frozenset({"no", "false", "without", "off", "disable", "0"})
 """As apt reads a truth value."""
@@ -37,7 +39,8 @@ class Source:
 
 
 def read_sources(etc_apt: Path = Path("/etc/apt")) -> tuple[Source, ...]:
-    """All entries for binary packages that come by HTTP, in sources.list, sources.list.d/*.list and *.sources, in apt's order."""
+    """All entries for binary packages that come by HTTP, in sources.list, sources.list.d/*.list and *.sources, in apt's
+    order."""
     found: list[Source] = []
     for file in (etc_apt / "sources.list", *sorted((etc_apt / "sources.list.d").glob("*"))):
         if not file.is_file():

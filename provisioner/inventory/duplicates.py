@@ -25,7 +25,8 @@ _PORTS: Final = {**_USUAL_PORTS, "http": 80}
 class Claim(NamedTuple):
     """Something that at most one machine has: `("MAC address", "52:54:00:12:34:56")`.
 
-    Of what has parts, such as a BMC of several systems or a place of several nodes, `part` claims one of them, and an empty one claims all.
+    Of what has parts, such as a BMC of several systems or a place of several nodes, `part` claims one of them, and an
+    empty one claims all.
     """
 
     what: str

@@ -94,7 +94,9 @@ def test_no_archive_is_guessed_for_a_distribution_that_the_machine_does_not_use(
     ]
 
 
-def chosen(text: str, distribution: str = "debian", architecture: Architecture = "x86_64", *, lines: bool = True) -> str:
+def chosen(
+    text: str, distribution: str = "debian", architecture: Architecture = "x86_64", *, lines: bool = True
+) -> str:
     sources = parse_one_line(text) if lines else parse_deb822(text)
     wanted = read_recipe(RECIPE).distribution(distribution, architecture)
     return choose_archives(wanted, sources, None, architecture)[0].uri

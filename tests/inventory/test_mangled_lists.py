@@ -1,4 +1,4 @@
-"""Packing lists of chassis with several nodes, of other tools, and what spreadsheets and word processors made of them."""
+"""Packing lists of chassis with several nodes, of other tools, and what spreadsheets and typography made of them."""
 
 from __future__ import annotations
 

@@ -7,7 +7,6 @@ import threading
 import time
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
-
 from typing import Any
 
 import pytest

@@ -41,7 +41,9 @@ def read_bmc_address(text: str, scheme: str) -> BmcAddress:
     elif _PREFIX_LENGTH.fullmatch(path):
         path = ""  # 10.90.0.11/24, as tools that manage addresses write it
     system = _SYSTEM.fullmatch(path)
-    return BmcAddress(f"{scheme}://{_bracketed(match['host'])}{'' if system else path}", system["id"] if system else None)
+    return BmcAddress(
+        f"{scheme}://{_bracketed(match['host'])}{'' if system else path}", system["id"] if system else None
+    )
 
 
 def _bracketed(host: str) -> str:

@@ -18,6 +18,7 @@ from typing import Any, Final
 from provisioner.api import Server
 from provisioner.api.errors import Refused
 from provisioner.api.values import Secret, is_placeholder_serial, is_placeholder_uuid, parse_mac
+from provisioner.inventory.lists.bmc_address import read_bmc_address
 from provisioner.inventory.lists.csv_header import (
     WITHIN_LINES,
     Header,
@@ -27,7 +28,6 @@ from provisioner.inventory.lists.csv_header import (
     read_header,
     understood,
 )
-from provisioner.inventory.lists.bmc_address import read_bmc_address
 from provisioner.inventory.lists.entries import Credentials, Entry, Mistake, Origin, PackingList
 from provisioner.inventory.lists.headers import Column, looks_like_header
 

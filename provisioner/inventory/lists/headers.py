@@ -12,7 +12,8 @@ from collections.abc import Sequence
 from typing import Final, Literal, TypeGuard
 
 Column = Literal[
-    "name", "rackRef", "position", "serialNumber", "chassisSerialNumber", "systemUUID", "architecture", "bootMACAddress", "bootAddress",
+    "name", "rackRef", "position", "serialNumber", "chassisSerialNumber", "systemUUID", "architecture",
+    "bootMACAddress", "bootAddress",
     "subnetName", "nodePoolRef", "endorsementKeySHA256", "bmc.address", "bmc.macAddress", "bmc.credentialsName",
     "bmc.systemID", "bmc.protocol", "bmc.allowPlainHTTP", "username", "password", "dpu.hostRef", "dpu.vtepAddress",
 ]  # fmt: skip
