@@ -9,6 +9,7 @@ from provisioner.inventory.duplicates import find_duplicates
 from provisioner.inventory.lists.bmc_address import BmcAddress, read_bmc_address
 from provisioner.inventory.lists.csv_list import read_csv
 from provisioner.inventory.lists.entries import Entry, Mistake, PackingList
+from provisioner.inventory.lists.yaml_list import read_yaml
 
 ONE, TWO = "52:54:00:0a:00:20", "52:54:00:0a:00:21"
 
@@ -204,6 +205,23 @@ def test_a_system_uuid_is_no_placeholder() -> None:
 )
 def test_an_address_of_a_bmc_is_read_in_the_forms_of_other_tools(text: str, scheme: str, address: BmcAddress) -> None:
     assert read_bmc_address(text, scheme) == address
+
+
+@pytest.mark.parametrize(
+    ("written", "address"),
+    [
+        ("https://fd00::12", "https://[fd00::12]"),
+        ("ipmi://fd00::12/", "ipmi://[fd00::12]/"),
+        ("fd00::12", "[fd00::12]"),
+        ("https://[fd00::12]:8443", "https://[fd00::12]:8443"),
+        ("https://10.90.0.11", "https://10.90.0.11"),
+    ],
+)
+def test_a_list_in_yaml_gets_its_brackets_too(written: str, address: str) -> None:
+    bmc = f'{{address: "{written}"}}'
+    packing_list, mistakes = read_yaml(f'servers: [{{name: a, bootMACAddress: "{ONE}", bmc: {bmc}}}]', "r01.yaml")
+    assert mistakes == ()
+    assert packing_list.entries[0].spec["bmc"] == {"address": address}
 
 
 def test_a_system_that_the_address_names_is_the_bmcs_unless_a_column_says_another() -> None:

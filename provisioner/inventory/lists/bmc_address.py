@@ -46,6 +46,13 @@ def read_bmc_address(text: str, scheme: str) -> BmcAddress:
     )
 
 
+def bracketed(address: str) -> str:
+    """The same with its host in brackets, if that is an IPv6 address without them."""
+    scheme, mark, rest = address.rpartition("://")
+    host, slash, path = rest.partition("/")
+    return f"{scheme}{mark}{_bracketed(host)}{slash}{path}"
+
+
 def _bracketed(host: str) -> str:
     try:
         return f"[{IPv6Address(host)}]"
