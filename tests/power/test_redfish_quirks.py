@@ -145,10 +145,13 @@ def only_at_its_settings(request: Request, body: dict[str, Any]) -> Response | N
 
 
 @pytest.mark.parametrize("settings", [{"Boot": boot()}, {}], ids=["which show Boot", "which do not"])
+@pytest.mark.parametrize("is_linked", [True, False], ids=["linked", "not linked"])
 def test_a_bmc_that_takes_the_override_at_its_settings_alone_gets_it_there(
-    httpserver: HttpPeer, settings: dict[str, Any]
+    httpserver: HttpPeer, settings: dict[str, Any], is_linked: bool
 ) -> None:
     bmc = FakeQuirkyBmc(httpserver, only_at_its_settings, settings=settings)
+    if not is_linked:
+        del bmc.documents[SYSTEM]["@Redfish.Settings"]
     with connected(bmc) as power:
         power.set_boot_override("Once", "Pxe")
     assert [path for path, _ in bmc.patched] == [SETTINGS]

@@ -89,7 +89,10 @@ class BootOverride:
                     refused = refused or error
                 else:
                     return
-        if refused is not None:
+        if settings is None and (unlinked := self._read(f"{self._system.path}/SD")) is not None:
+            self._settings_path = unlinked.path
+            self._patch(unlinked, wanted, mode)
+        elif refused is not None:
             raise refused
 
     def _places(self, settings: _Resource | None) -> Iterator[_Resource]:
