@@ -95,14 +95,14 @@ class GpuSettings:
         "Whether GPUs must be in MIG mode.", default="Any", server_default="Any"
     )
     ignored_xids: tuple[int, ...] = described(
-        "XIDs that never fail, whatever docs/gpus.md says of them.",
+        "XIDs, and SXids of NVSwitches, that never fail, whatever docs/gpus.md says of them.",
         default=(),
         max_items=64,
         list_set=True,
         item=_XID,
     )
     failing_xids: tuple[int, ...] = described(
-        "XIDs that fail though docs/gpus.md says that they do not, or does not know them.",
+        "XIDs and SXids that fail though docs/gpus.md says that they do not, or does not know them.",
         default=(),
         max_items=64,
         list_set=True,

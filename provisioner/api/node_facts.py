@@ -80,6 +80,8 @@ class GpuDriverFacts:
     """The first few complaints of the driver in the kernel log that are no XIDs."""
     kernel_log_unreadable: bool | None = None
     xids_left_out: bool | None = None
+    xids_unread: tuple[str, ...] = ()
+    """The first few lines of the kernel log that look like an XID or SXid, and could not be read."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -124,12 +126,17 @@ class GpuFacts:
 
 @dataclass(frozen=True, kw_only=True)
 class GpuXidFacts:
-    """An error that the driver wrote to the kernel log, of this boot. `count`: its lines; `time`: of the first."""
+    """An error that the driver wrote to the kernel log, of this boot. `count`: its lines; `time`: of the first.
+
+    kind: SXid for one of an NVSwitch. severity: Fatal or Nonfatal, where the line says it and it matters.
+    """
 
     address: str
     xid: int
     count: int = 1
     time: str | None = None
+    kind: str | None = None
+    severity: str | None = None
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import hmac
 import re
+import unicodedata
 from typing import NewType
 
 from provisioner.api.errors import Refused
@@ -17,10 +18,48 @@ Sha256Digest = NewType("Sha256Digest", str)
 MAC_PATTERN = r"^([0-9a-f]{2}:){5}[0-9a-f]{2}$"
 DIGEST_PATTERN = r"^sha256:[0-9a-f]{64}$"
 
-_MAC_SEPARATORS = re.compile(r"[:\-.\s]")
+_MAC_SEPARATORS = re.compile(r"[:\-._\s\u00ad\u00b7\u2010-\u2015\u2212\u2236\ua789]")
+"""Beside those of vendors, what word processors and web pages make of a hyphen and a colon."""
 _TWELVE_HEX_DIGITS = re.compile(r"^[0-9a-f]{12}$")
 _GUID = re.compile(r"(0x)?[0-9a-f]{16}", re.ASCII)
 _UUID = re.compile(r"[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}", re.ASCII)
+
+
+_PLACEHOLDER_SERIALS = re.compile(
+    r"to be filled( by o\.?e\.?m\.?)?|default( string)?|oem|o\.e\.m\.|none|null|n/?a|unknown|invalid|empty|"
+    r"not (specified|available|applicable|provided|present)|0?123456789(0|abcdef)?|"
+    r"((chassis|system|base ?board|product|node) )?serial( ?number| ?no\.?)?|0|(?P<same>[0x.*#?_ -])(?P=same)+",
+    re.IGNORECASE,
+)
+_PLACEHOLDER_UUIDS = frozenset(
+    {
+        "00000000-0000-0000-0000-000000000000",
+        "ffffffff-ffff-ffff-ffff-ffffffffffff",
+        "fefefefe-fefe-fefe-fefe-fefefefefefe",
+        "03000200-0400-0500-0006-000700080009",
+        "00020003-0004-0005-0006-000700080009",
+        "03020100-0504-0706-0809-0a0b0c0d0e0f",
+        "00010203-0405-0607-0809-0a0b0c0d0e0f",
+        "11111111-2222-3333-4444-555555555555",
+        "12345678-1234-5678-90ab-cddeefaabbcc",
+        "12345678-1234-1234-1234-123456789abc",
+        "12345678-90ab-cdef-1234-567890abcdef",
+    }
+)
+
+
+def is_placeholder_serial(text: str) -> bool:
+    """Whether it is what a vendor's firmware has in place of a serial number, which many machines have."""
+    return _PLACEHOLDER_SERIALS.fullmatch(text.strip()) is not None
+
+
+def is_placeholder_uuid(uuid: str) -> bool:
+    """The same of a system UUID; in either byte order."""
+    return bool({uuid.lower(), normal_system_uuid(uuid)} & _PLACEHOLDER_UUIDS)
+
+
+def _without_invisible(text: str) -> str:
+    return "".join(char for char in text if unicodedata.category(char) != "Cf")
 
 
 def parse_mac(text: str) -> MacAddress:
@@ -28,7 +67,8 @@ def parse_mac(text: str) -> MacAddress:
 
     Raises: Refused if it is not six bytes, or is a multicast or all-zero address.
     """
-    digits = _MAC_SEPARATORS.sub("", text.strip()).lower()
+    plain = text if text.isascii() else _without_invisible(unicodedata.normalize("NFKC", text))
+    digits = _MAC_SEPARATORS.sub("", plain.strip()).lower()
     if _GUID.fullmatch(digits):
         raise Refused(
             f"MAC address {text!r} is eight bytes, as the GUID of an InfiniBand port",

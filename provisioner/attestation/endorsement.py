@@ -2,37 +2,31 @@
 
 from __future__ import annotations
 
+import base64
+import contextlib
 import hashlib
-from collections.abc import Sequence
+import re
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from datetime import datetime
 from typing import Final
 
 from cryptography import x509
-from cryptography.exceptions import InvalidSignature, UnsupportedAlgorithm
 from cryptography.hazmat.primitives.asymmetric import rsa
 from cryptography.hazmat.primitives.serialization import Encoding, PublicFormat
 
 from provisioner.api.errors import Refused
 from provisioner.api.values import Sha256Digest
 from provisioner.attestation.tpm.public import PublicArea
+from provisioner.attestation.vendor_certificate import LOOKED_AT, UNREADABLE, VendorCertificate, read_certificate
 
 MOST_CERTIFICATES: Final = 4
 LARGEST_CERTIFICATE_BYTES: Final = 4096
-MOST_AUTHORITIES: Final = 64
+MOST_AUTHORITIES: Final = 512
 _EK_CERTIFICATE: Final = x509.ObjectIdentifier("2.23.133.8.1")
 _HASHES: Final = ("sha256", "sha384", "sha512")
 _LEAST_RSA_BITS: Final = 2048
-_LOOKED_AT: Final = (x509.BasicConstraints, x509.KeyUsage, x509.ExtendedKeyUsage, x509.SubjectAlternativeName)
-_UNREADABLE: Final = (
-    ValueError,
-    TypeError,
-    UnsupportedAlgorithm,
-    x509.InvalidVersion,
-    x509.DuplicateExtension,
-    x509.UnsupportedGeneralNameType,
-)
-"""What cryptography raises, when a field is asked for, for a certificate that it cannot read."""
+_PEM: Final = re.compile(rb"-----BEGIN (?:X509 )?CERTIFICATE-----(.*?)-----END (?:X509 )?CERTIFICATE-----", re.DOTALL)
 
 
 @dataclass(frozen=True)
@@ -60,22 +54,33 @@ def endorsement_key_sha256(public: PublicArea) -> Sha256Digest:
     return Sha256Digest(f"sha256:{hashlib.sha256(spki).hexdigest()}")
 
 
-def load_authorities(pem: bytes) -> tuple[x509.Certificate, ...]:
+def load_authorities(pem: bytes, *, left_out: Callable[[str], None] = lambda _: None) -> tuple[x509.Certificate, ...]:
     """The certificates of vendors' CAs from a PEM file: roots, and intermediates that machines do not bring.
 
-    Raises: Refused if one cannot be read, is no CA's, or there are none or more than MOST_AUTHORITIES.
+    One that cannot be read is left out; `left_out` is given which, and why. Raises: Refused if one is no CA's, or none
+    can be read, or there are more than MOST_AUTHORITIES.
     """
     hint = "give the CA certificates of the TPMs' vendors, in PEM, one after the other"
-    try:
-        authorities = tuple(x509.load_pem_x509_certificates(pem))
-        if len(authorities) > MOST_AUTHORITIES:
-            raise Refused(f"{len(authorities)} authorities are more than {MOST_AUTHORITIES}", hint=hint)
-        for authority in authorities:
+    blocks = list(_PEM.finditer(pem))
+    if len(blocks) > MOST_AUTHORITIES:
+        raise Refused(f"{len(blocks)} authorities are more than {MOST_AUTHORITIES}", hint=hint)
+    authorities: list[x509.Certificate] = []
+    why_not: list[str] = []
+    for number, block in enumerate(blocks, 1):
+        line = pem.count(b"\n", 0, block.start()) + 1
+        which = f"certificate {number} of {len(blocks)} (line {line})"
+        try:
+            authority = read_certificate(base64.b64decode(block[1])).read
             if why := _why_no_authority(authority):
-                raise Refused(f"{_subject(authority)} {why}", hint=hint)
-    except _UNREADABLE as error:
-        raise Refused(f"the authorities cannot be read: {error}", hint=hint) from error
-    return authorities
+                raise Refused(f"{which}, {_subject(authority)}, {why}", hint=hint)
+        except UNREADABLE as error:
+            why_not.append(f"{which} cannot be read: {str(error)[:200]}")
+            left_out(why_not[-1])
+        else:
+            authorities.append(authority)
+    if not authorities:
+        raise Refused(f"the authorities cannot be read: {'; '.join(why_not[:3]) or 'there is none'}", hint=hint)
+    return tuple(authorities)
 
 
 def check_certificates(
@@ -96,36 +101,46 @@ def check_certificates(
     if any(len(each) > LARGEST_CERTIFICATE_BYTES for each in certificates):
         return NotVouched(f"a certificate has more than {LARGEST_CERTIFICATE_BYTES} bytes")
     try:
-        leaf, *others = (x509.load_der_x509_certificate(_without_padding(each)) for each in certificates)
-        if why := _why_not_of(public, leaf) or _why_unusable(leaf, now):
+        leaf = read_certificate(certificates[0])
+        if why := _why_not_of(public, leaf.read) or _why_unusable(leaf.read, now):
             return NotVouched(f"the endorsement certificate {why}")
-        return _climb(leaf, others, authorities, now)
-    except _UNREADABLE as error:
-        return NotVouched(f"a certificate of the endorsement key cannot be read: {str(error)[:200]}")
+        return _climb(leaf, [*_readable(certificates[1:])], authorities, now)
+    except UNREADABLE as error:
+        return NotVouched(f"the certificate of the endorsement key cannot be read: {str(error)[:200]}")
+
+
+def _readable(certificates: Sequence[bytes]) -> Iterator[VendorCertificate]:
+    """An intermediate that cannot be read is as one that was not sent."""
+    for each in certificates:
+        with contextlib.suppress(*UNREADABLE):
+            yield read_certificate(each)
 
 
 def _climb(
-    leaf: x509.Certificate, others: Sequence[x509.Certificate], authorities: Sequence[x509.Certificate], now: datetime
+    leaf: VendorCertificate,
+    others: Sequence[VendorCertificate],
+    authorities: Sequence[x509.Certificate],
+    now: datetime,
 ) -> Vouched | NotVouched:
     """Up the chain, an issuer at a time; the words for why not are of the last issuer that was looked at."""
     current, below, unused = leaf, 0, list(others)
     while True:
         why: str | None = None
         for authority in authorities:
-            if authority.subject == current.issuer:
+            if authority.subject == current.read.issuer:
                 fault = _why_no_issuer(authority, current, below, now)
                 if fault is None:
-                    digest = hashlib.sha256(leaf.public_bytes(Encoding.DER)).hexdigest()
+                    digest = hashlib.sha256(leaf.der).hexdigest()
                     return Vouched(_subject(authority), Sha256Digest(f"sha256:{digest}"))
                 why = f"authority {_subject(authority)} {fault}"
         for other in unused:
-            if other.subject == current.issuer:
-                fault = _why_no_issuer(other, current, below, now)
+            if other.read.subject == current.read.issuer:
+                fault = _why_no_issuer(other.read, current, below, now)
                 if fault is None:
                     break
-                why = f"intermediate {_subject(other)} {fault}"
+                why = f"intermediate {_subject(other.read)} {fault}"
         else:
-            unknown = f"{_words(current.issuer)}, issuer of {_subject(current)}, is no configured authority"
+            unknown = f"{_words(current.read.issuer)}, issuer of {_subject(current.read)}, is no configured authority"
             return NotVouched(why or f"{unknown}, and was not sent")
         unused.remove(other)
         current, below = other, below + 1
@@ -146,7 +161,7 @@ def _why_not_of(public: PublicArea, leaf: x509.Certificate) -> str | None:
     return None
 
 
-def _why_no_issuer(issuer: x509.Certificate, issued: x509.Certificate, below: int, now: datetime) -> str | None:
+def _why_no_issuer(issuer: x509.Certificate, issued: VendorCertificate, below: int, now: datetime) -> str | None:
     """below: how many intermediates lie between issuer and the endorsement certificate."""
     if why := _why_no_authority(issuer) or _why_unusable(issuer, now):
         return why
@@ -156,11 +171,7 @@ def _why_no_issuer(issuer: x509.Certificate, issued: x509.Certificate, below: in
     key = issuer.public_key()
     if isinstance(key, rsa.RSAPublicKey) and key.key_size < _LEAST_RSA_BITS:
         return f"has an RSA key of {key.key_size} bits, expected at least {_LEAST_RSA_BITS}"
-    try:
-        issued.verify_directly_issued_by(issuer)
-    except (InvalidSignature, TypeError, ValueError):
-        return f"has not signed {_subject(issued)}"
-    return None
+    return None if issued.is_signed_by(issuer) else f"has not signed {_subject(issued.read)}"
 
 
 def _why_no_authority(certificate: x509.Certificate) -> str | None:
@@ -181,16 +192,9 @@ def _why_unusable(certificate: x509.Certificate, now: datetime) -> str | None:
     if digest is None or digest.name not in _HASHES:
         return f"is signed by {digest.name if digest else 'no hash that is known'}, expected {', '.join(_HASHES)}"
     for extension in certificate.extensions:
-        if extension.critical and not isinstance(extension.value, _LOOKED_AT):
+        if extension.critical and not isinstance(extension.value, LOOKED_AT):
             return f"has the critical extension {extension.oid.dotted_string}, which is not known here"
     return None
-
-
-def _without_padding(der: bytes) -> bytes:
-    """A certificate from the TPM's NV memory may lie in more room than it needs: its own header says where it ends."""
-    if der[:2] == b"\x30\x82" and len(der) >= 4:
-        return der[: 4 + int.from_bytes(der[2:4], "big")]
-    return der
 
 
 def _subject(certificate: x509.Certificate) -> str:

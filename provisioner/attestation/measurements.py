@@ -17,9 +17,10 @@ from provisioner.api.errors import Refused
 from provisioner.api.values import Sha256Digest, parse_digest
 from provisioner.attestation.authenticode import authenticode_sha256 as authenticode_sha256
 from provisioner.attestation.event_log.compare import ExpectedEvent
-from provisioner.attestation.event_log.parse import Event, EventLog
+from provisioner.attestation.event_log.parse import LARGEST_LOG_BYTES, Event, EventLog, parse_event_log
 from provisioner.attestation.event_log.replay import measured
-from provisioner.attestation.event_log.words import LONGEST_WORDS, describe
+from provisioner.attestation.event_log.words import EFI_PROGRAMS, LONGEST_WORDS, describe
+from provisioner.attestation.tpm.wire import MalformedTpmData
 
 PROGRAMS_PCR: Final = 4
 LINUX_PCR: Final = 9
@@ -157,6 +158,23 @@ def programs_started(log: EventLog) -> tuple[Event, ...]:
     They are told apart by digest and not by type: the type is in the log alone, which nothing signs.
     """
     return tuple(event for event in measured(log, PROGRAMS_PCR) if event.digest not in FIRMWARES_OWN)
+
+
+def why_log_shows_no_boot(data: bytes) -> str | None:
+    """Why a firmware's event log cannot show which kernel ran, whichever did; None if it can.
+
+    A log without a program is that of a BIOS, which measures option ROMs and boot sectors. The types of its events are
+    hearsay: a machine that changes them hides no more than one that sends no log.
+    """
+    if not data:
+        return f"gives no event log, or one of more than {LARGEST_LOG_BYTES >> 10} KiB"
+    try:
+        log = parse_event_log(data)
+    except MalformedTpmData as error:
+        return f"gives an event log that cannot be used ({error})"
+    if any(event.type in EFI_PROGRAMS for event in measured(log, PROGRAMS_PCR)):
+        return None
+    return "gives an event log without any program that it started, as a BIOS does"
 
 
 def _sha256(data: bytes) -> Sha256Digest:

@@ -12,7 +12,7 @@ from urllib.parse import urlsplit
 
 from provisioner.api import Server
 from provisioner.api.discovery import NAME_PREFIX
-from provisioner.api.values import normal_system_uuid
+from provisioner.api.values import is_placeholder_serial, is_placeholder_uuid, normal_system_uuid
 from provisioner.inventory.lists.entries import Entry, Mistake, Origin
 
 Object = Mapping[str, Any]
@@ -25,7 +25,8 @@ _PORTS: Final = {**_USUAL_PORTS, "http": 80}
 class Claim(NamedTuple):
     """Something that at most one machine has: `("MAC address", "52:54:00:12:34:56")`.
 
-    Of what has parts, such as a BMC of several systems, `part` claims one of them, and an empty one claims all.
+    Of what has parts, such as a BMC of several systems or a place of several nodes, `part` claims one of them, and an
+    empty one claims all.
     """
 
     what: str
@@ -50,15 +51,19 @@ def claims_of(spec: Object, status: Object | None = None) -> Iterator[Claim]:
     """Everything unique that a Server claims, by the JSON of its spec and status. Cards are numbered apart from the
     servers in which they sit."""
     bmc = spec.get("bmc") or {}
-    macs = [spec.get("bootMACAddress"), bmc.get("macAddress")]
-    macs += [interface.get("macAddress") for interface in spec.get("interfaces") or ()]
+    # One BMC may serve several systems of a chassis. Without a systemID it is whichever one the BMC has.
+    system = f"system {bmc['systemID']}" if bmc.get("systemID") else ""
+    macs = [spec.get("bootMACAddress"), *(interface.get("macAddress") for interface in spec.get("interfaces") or ())]
     # A repetition within one machine is for the CRD's own rules to refuse.
     for mac in dict.fromkeys(macs):
         if mac:
             yield Claim("MAC address", mac)
-    if spec.get("serialNumber"):
-        yield Claim("serial number of a DPU" if spec.get("dpu") else "serial number", spec["serialNumber"].upper())
-    if spec.get("systemUUID"):
+    if bmc.get("macAddress") and bmc["macAddress"] not in macs:
+        yield Claim("MAC address", bmc["macAddress"], system)
+    serial = spec.get("serialNumber") or ""
+    if serial and not is_placeholder_serial(serial):
+        yield Claim("serial number of a DPU" if spec.get("dpu") else "serial number", serial.upper())
+    if spec.get("systemUUID") and not is_placeholder_uuid(spec["systemUUID"]):
         yield system_uuid_claim(spec["systemUUID"])
     if spec.get("endorsementKeySHA256"):
         yield Claim("endorsement key", spec["endorsementKeySHA256"])
@@ -66,11 +71,12 @@ def claims_of(spec: Object, status: Object | None = None) -> Iterator[Claim]:
     if address:
         yield Claim("address", address)
     if bmc.get("address"):
-        # One BMC may serve several systems of a chassis. Without a systemID it is whichever one the BMC has.
-        system = f"system {bmc['systemID']}" if bmc.get("systemID") else ""
         yield Claim("BMC address", bmc_endpoint(bmc["address"]), system)
     if spec.get("position") and spec.get("rackRef") and not spec.get("dpu"):
-        yield Claim("position", f"{spec['position']} of rack {spec['rackRef']}")
+        # Nodes of one chassis share its place; what tells them apart is a serial number or a BMC of their own.
+        is_own = bool(serial) and not is_placeholder_serial(serial)
+        node = serial.upper() if is_own else "/".join(filter(None, (bmc.get("address"), system)))
+        yield Claim("position", f"{spec['position']} of rack {spec['rackRef']}", f"node {node}" if node else "")
 
 
 def system_uuid_claim(uuid: str) -> Claim:

@@ -9,15 +9,25 @@ from typing import Any, Final
 _GROUP_INDEX_LABEL: Final = "leaderworkerset.sigs.k8s.io/group-index"
 
 _LABELS: Final = (
+    ("provisioner.dev/gang", "gang"),  # by which a site marks gangs of schedulers that are not known here
     ("jobset.sigs.k8s.io/jobset-name", "JobSet"),
     ("leaderworkerset.sigs.k8s.io/name", "LeaderWorkerSet"),
     ("training.kubeflow.org/job-name", "training job"),
     ("kueue.x-k8s.io/pod-group-name", "Kueue pod group"),
+    ("workload.codeflare.dev/appwrapper", "AppWrapper"),
+    ("ray.io/cluster", "Ray cluster"),
+    ("grove.io/podgang", "PodGang"),
+    ("volcano.sh/job-name", "Volcano job"),
 )
 _ANNOTATIONS: Final = (
     ("kueue.x-k8s.io/workload", "Kueue Workload"),
     ("scheduling.k8s.io/group-name", "PodGroup"),  # Volcano
     ("scheduling.volcano.sh/group-name", "PodGroup"),
+    ("volcano.sh/job-name", "Volcano job"),
+    ("pod-group-name", "PodGroup"),  # KAI
+    ("gang.scheduling.koordinator.sh/name", "Koordinator gang"),
+    ("godel.bytedance.com/pod-group-name", "PodGroup"),
+    ("armadaproject.io/gangId", "Armada gang"),
 )
 GANG_ANNOTATIONS: Final = tuple(annotation for annotation, _ in _ANNOTATIONS)
 _POD_GROUP_LABELS: Final = (
@@ -57,7 +67,7 @@ def gang_of(pod: Mapping[str, Any]) -> Gang | None:
     namespace: str = metadata["namespace"]
     labels, annotations = metadata.get("labels") or {}, metadata.get("annotations") or {}
     for label, kind in _LABELS:
-        if label in labels:
+        if labels.get(label):
             return _replica(_labelled(namespace, kind, label, labels[label]), labels)
     for annotation, kind in _ANNOTATIONS:
         if annotations.get(annotation):

@@ -108,8 +108,8 @@ class Act:
             http = action.override == "UefiHttp"
             uri = self._settings.http_boot_uris.get(server.spec.architecture) if http else None
             confirm()
-            bmc.set_boot_override(self._settings.override_enabled, action.override, uri)
-            source = f"{action.override} from {uri}" if uri else action.override
+            taken = bmc.set_boot_override(self._settings.override_enabled, action.override, uri)
+            source = f"{action.override} from {taken}" if taken else action.override
             words = f"the boot override is {source}, {self._settings.override_enabled}"
         confirm()  # the BMC may have taken its time over the override
         try:

@@ -18,7 +18,14 @@ from provisioner.cluster.informer import Informer
 from provisioner.cluster.own_writes import BEHIND_SECONDS
 from provisioner.power.act import Act, PowerSettings
 from provisioner.power.bmc.pool import BmcPool
-from provisioner.power.bmc.power_controller import BmcRefused, BmcUnreachable, ObservedPower, PowerController
+from provisioner.power.bmc.power_controller import (
+    MESSAGE_LENGTH,
+    BmcRefused,
+    BmcUnreachable,
+    ObservedPower,
+    PowerController,
+    fit,
+)
 from provisioner.power.decide import Look, PoweredOn, RecordCut, decide, find_hold
 from provisioner.power.preflight import AGAIN_SECONDS, NodeAlive, NoLongerDue, NotAskedFor
 from provisioner.power.record import Record
@@ -93,10 +100,15 @@ class ServerPowerReconciler:
             self._record_failure(server.name, error.reason, str(error))
             raise
         except BmcRefused as error:
-            if error.reason == "CredentialsRefused":
+            if error.reason in ("CredentialsRefused", "AccountLocked"):
                 self._pool.refuse(server.name, error)
             self._record_failure(server.name, error.reason, str(error))
             return self._spread(_REFUSED_SECONDS)
+        except (ValueError, TypeError, LookupError, AttributeError, OSError) as error:
+            # Of whatever spec.bmc holds that a backend did not expect: without this the Server would say nothing.
+            words = fit(f"the BMC cannot be used: {type(error).__name__}: {error}; check spec.bmc", MESSAGE_LENGTH)
+            self._record_failure(server.name, "BMCUnusable", words)
+            raise
 
     def _hold(self, name: str) -> float | None:
         """Say why the BMC is left alone. The order that it accepted before stays on record."""

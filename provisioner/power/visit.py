@@ -76,9 +76,9 @@ class Timed:
 
     def set_boot_override(
         self, enabled: OverrideEnabled, target: OverrideTarget, http_boot_uri: str | None = None
-    ) -> None:
+    ) -> str | None:
         with self._visit.waiting():
-            self._bmc.set_boot_override(enabled, target, http_boot_uri)
+            return self._bmc.set_boot_override(enabled, target, http_boot_uri)
 
     def power_on(self) -> None:
         with self._visit.waiting():

@@ -5,6 +5,7 @@ from pathlib import Path
 import pytest
 
 from provisioner.api.errors import NotFound
+from provisioner.api.server import Architecture
 from provisioner.image.mirror import Source, choose_archives, parse_deb822, parse_one_line, read_sources
 from provisioner.image.recipe import read_recipe
 from tests.image.samples import RECIPE
@@ -91,3 +92,64 @@ def test_no_archive_is_guessed_for_a_distribution_that_the_machine_does_not_use(
     assert [(source.uri, source.suite) for source in found] == [
         ("http://one.example/ubuntu", suite) for suite in ("noble", "noble-updates", "noble-security")
     ]
+
+
+def chosen(
+    text: str, distribution: str = "debian", architecture: Architecture = "x86_64", *, lines: bool = True
+) -> str:
+    sources = parse_one_line(text) if lines else parse_deb822(text)
+    wanted = read_recipe(RECIPE).distribution(distribution, architecture)
+    return choose_archives(wanted, sources, None, architecture)[0].uri
+
+
+SUITE = read_recipe(RECIPE).distribution("debian", "x86_64").suite
+GOOD = f"deb http://mirror.example/debian {SUITE} main\n"
+
+
+@pytest.mark.parametrize(
+    "before",
+    [
+        f"deb cdrom:[Debian GNU/Linux 13 _Trixie_ - DVD 1]/ {SUITE} main",
+        f"deb file:/srv/mirror {SUITE} main",
+        f"deb [trusted=yes] copy:/srv/mirror {SUITE} main",
+        "deb http://old.example/debian bullseye main",
+        f"deb [arch=arm64] http://other.example/debian {SUITE} main",
+        f"deb http://security.example/debian-security {SUITE}-security main",
+        f"deb-src http://source.example/debian {SUITE} main",
+    ],
+)
+def test_an_entry_that_does_not_serve_the_build_is_passed_over(before: str) -> None:
+    assert chosen(f"{before}\n{GOOD}") == "http://mirror.example/debian"
+
+
+@pytest.mark.parametrize("word", ["no", "No", "FALSE", "0", "off", "disable", "without"])
+def test_a_stanza_that_is_off_is_passed_over_as_apt_does(word: str) -> None:
+    stanza = f"Types: deb\nURIs: http://{{}}.example/debian\nSuites: {SUITE}\nComponents: main\n"
+    text = f"{stanza.format('off')}Enabled: {word}\n\n{stanza.format('mirror')}Enabled: yes\n"
+    assert chosen(text, lines=False) == "http://mirror.example/debian"
+
+
+def test_another_architectures_entry_of_debian_is_better_than_none() -> None:
+    assert chosen(GOOD.replace("deb ", "deb [arch=amd64] "), architecture="arm64") == "http://mirror.example/debian"
+
+
+@pytest.mark.parametrize(
+    ("uri", "options", "serves"),
+    [
+        ("http://ports.ubuntu.com/ubuntu-ports", "", "arm64"),
+        ("http://mirror.example/ubuntu-ports", "", "arm64"),
+        ("http://de.archive.ubuntu.com/ubuntu", "", "x86_64"),
+        ("http://mirror.example/ubuntu", "[arch=arm64]", "arm64"),
+        ("http://mirror.example/ubuntu", "[arch=amd64,i386]", "x86_64"),
+    ],
+)
+@pytest.mark.parametrize("architecture", ["x86_64", "arm64"])
+def test_each_of_ubuntus_archives_serves_its_architectures_alone(
+    uri: str, options: str, serves: str, architecture: Architecture
+) -> None:
+    text = f"deb {options} {uri} noble main universe\n"
+    if architecture == serves:
+        assert chosen(text, "ubuntu", architecture) == uri
+    else:
+        with pytest.raises(NotFound, match=f"for {architecture} that is on and comes by HTTP"):
+            chosen(text, "ubuntu", architecture)

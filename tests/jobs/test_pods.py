@@ -115,6 +115,22 @@ GANGS = {
     "Kueue's plain pods": ("Kueue pod group ml/g", pod(labels={"kueue.x-k8s.io/pod-group-name": "g"})),
     "PodGroup": ("PodGroup ml/g", pod(labels={"scheduling.x-k8s.io/pod-group": "g"})),
     "Volcano": ("PodGroup ml/g", pod(annotations={"scheduling.k8s.io/group-name": "g"})),
+    "Volcano's label": ("Volcano job ml/g", pod(labels={"volcano.sh/job-name": "g"})),
+    "KAI": ("PodGroup ml/g", pod(annotations={"pod-group-name": "g"})),
+    "Grove": ("PodGang ml/g", pod(labels={"grove.io/podgang": "g"})),
+    "KubeRay": ("Ray cluster ml/g", pod(labels={"ray.io/cluster": "g"})),
+    "Koordinator": ("Koordinator gang ml/g", pod(annotations={"gang.scheduling.koordinator.sh/name": "g"})),
+    "Gödel": ("PodGroup ml/g", pod(annotations={"godel.bytedance.com/pod-group-name": "g"})),
+    "Armada": ("Armada gang ml/g", pod(annotations={"armadaproject.io/gangId": "g"})),
+    "CodeFlare": ("AppWrapper ml/g", pod(labels={"workload.codeflare.dev/appwrapper": "g"})),
+    "a mark of the site's own": (
+        "gang ml/whole",
+        pod(labels={"provisioner.dev/gang": "whole", "jobset.sigs.k8s.io/jobset-name": "part"}),
+    ),
+    "an empty mark beside another": (
+        "PodGroup ml/g",
+        pod(labels={"ray.io/cluster": ""}, annotations={"pod-group-name": "g"}),
+    ),
     "Kubernetes 1.36": ("PodGroup ml/g", pod(spec={"schedulingGroup": {"podGroupName": "g"}})),
     "Kubernetes 1.35": (
         "Workload ml/w-workers-0",

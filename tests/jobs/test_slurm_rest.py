@@ -15,10 +15,11 @@ from werkzeug import Request, Response
 
 from provisioner.api.pool_settings import JobSettings, SlurmJobs
 from provisioner.api.values import Secret
-from provisioner.jobs.slurm.answers import Dialect, SlurmFailed, choose_dialect, read_offer
+from provisioner.jobs.slurm.answers import Dialect, SlurmFailed, choose_dialect, read_answer, read_offer
 from provisioner.jobs.slurm.connections import CREDENTIALS_SECONDS
 from provisioner.jobs.slurm.rest import SlurmAccess, SlurmRest
 from provisioner.jobs.slurm.workloads import SlurmView, SlurmWorkloads
+from provisioner.outbound.turns import Turn
 from tests.boot import objects
 from tests.http_peer import HttpPeer, target
 from tests.maintenance.samples import NOON
@@ -118,7 +119,7 @@ def test_without_its_controller_slurm_is_not_believed_to_know_no_node_and_no_job
         connect(fake).jobs()
 
 
-@pytest.mark.parametrize(("status", "number"), [(401, None), (511, 1007), (500, 2002), (500, 2010)])
+@pytest.mark.parametrize(("status", "number"), [(401, None), (511, 1007), (500, 2002), (500, 2010), (500, 6000)])
 def test_a_refused_token_is_told_with_the_remedy_and_not_shown(
     fake: FakeSlurmrestd, status: int, number: int | None
 ) -> None:
@@ -127,6 +128,25 @@ def test_a_refused_token_is_told_with_the_remedy_and_not_shown(
     with pytest.raises(SlurmFailed, match="put a token of one of Slurm's operators into Secret") as caught:
         connect(fake).jobs()
     assert "very-secret" not in str(caught.value)
+
+
+@pytest.mark.parametrize(
+    ("status", "said", "is_refusal"),
+    [
+        (500, "Authentication does not apply to request", True),
+        (500, "Authentication failure", True),
+        (500, '{"errors": [{"error": "Unable to authenticate", "error_number": -1}]}', True),
+        (500, "Unspecified error", False),
+        (502, "Bad Gateway", False),
+        (500, '{"errors": [{"error": "Unable to contact slurm controller", "error_number": 1800}]}', False),
+        (200, '{"jobs": [], "meta": "authentication: auth/jwt", "errors": []}', False),
+    ],
+)
+def test_a_refusal_of_the_token_is_known_by_its_words_where_the_status_does_not_say_it(
+    status: int, said: str, is_refusal: bool
+) -> None:
+    answer = read_answer(status, [said.encode()], "jobs", lambda _name, item: item, Turn(lambda: 30.0))
+    assert answer.is_refusal is is_refusal
 
 
 def test_the_token_does_not_follow_a_redirect(fake: FakeSlurmrestd) -> None:

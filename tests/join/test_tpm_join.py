@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import struct
 from dataclasses import replace
+from typing import Final
 
 import pytest
 
@@ -15,7 +17,15 @@ from provisioner.join.admission.admit import Challenged, Denied, NotYet
 from provisioner.join.admission.configuration import JoinConfiguration, SealedConfiguration
 from provisioner.join.admission.service import CHALLENGES
 from tests.attestation.fake_tpm import FakeTpm
-from tests.attestation.firmware_log import BootParts, a_boot, sha256
+from tests.attestation.firmware_log import (
+    BootParts,
+    LoggedEvent,
+    a_boot,
+    separator,
+    sha256,
+    variable,
+    write_log,
+)
 from tests.attestation.machine import FakeMachine
 from tests.join import samples
 from tests.join.attesting import Agent, Desk, approved_firmware, is_handed_out
@@ -270,6 +280,69 @@ def test_a_key_that_nobody_knows_is_shown_first_also_without_an_event_log() -> N
         before.passes(20)
     optional = Desk(attestation="Optional", firmware=approved_firmware())
     assert isinstance(optional.joins(agent, without_log), SealedConfiguration)
+
+
+_BIOS: Final = (
+    LoggedEvent(0, 8, sha256(b"2.0"), b"2.0"),
+    LoggedEvent(2, 5, sha256(b"Start Option ROM Scan"), b"Start Option ROM Scan"),
+    *(separator(register) for register in range(8)),
+    LoggedEvent(4, 5, sha256(b"Calling INT 19h"), b"Calling INT 19h"),
+    LoggedEvent(4, 13, sha256(b"boot image"), b"PXE"),
+)
+_CSM: Final = (variable(7, 0x80000001, "SecureBoot", b"\0"), *_BIOS)
+_OMITTED: Final = (
+    *(separator(register) for register in range(8)),
+    LoggedEvent(4, 18, sha256(b"BOOT ATTEMPTS OMITTED"), b"BOOT ATTEMPTS OMITTED"),
+)
+
+
+def of_tpm12(events: tuple[LoggedEvent, ...], first: bytes = b"") -> bytes:
+    """A log of SHA-1 records; `first` is the data of its first event, of a platform that names its specification."""
+    header = struct.pack("<II20sI", 0, 3, b"", len(first)) + first if first else b""
+    return header + b"".join(struct.pack("<II20sI", e.pcr, e.type, e.digest[:20], len(e.data)) + e.data for e in events)
+
+
+LOGS_WITHOUT_A_BOOT: Final = {
+    "a BIOS": write_log(_BIOS),
+    "UEFI in its mode for a BIOS": write_log(_CSM),
+    "boot attempts left out": write_log(_OMITTED),
+    "SHA-1 records": of_tpm12(a_boot()),
+    "SHA-1 records behind a Spec ID": of_tpm12(a_boot(), b"Spec ID Event02\0" + bytes(9)),
+    "the bank SHA-1 alone": write_log(a_boot(), ((4, 20),)),
+    "cut off": write_log(a_boot())[:-3],
+    "zeros": bytes(4096),
+}
+
+
+@pytest.mark.parametrize("log", LOGS_WITHOUT_A_BOOT.values(), ids=LOGS_WITHOUT_A_BOOT.keys())
+@pytest.mark.parametrize("is_known", [True, False], ids=["a known key", "an unknown key"])
+def test_a_log_that_cannot_show_a_boot_is_as_none_until_the_server_has_proved_one(log: bytes, is_known: bool) -> None:
+    agent = Agent.booted(*_BIOS)
+    registered = agent if is_known else None
+    for attestation in ("Optional", "Required"):
+        before = Desk(attestation=attestation, registered=registered, firmware=approved_firmware())
+        answer = before.joins(agent, lambda honest: replace(honest, event_log=log))
+        condition = find_condition(before.server().status.conditions, "Attested")
+        assert condition is not None
+        assert (condition.status, condition.reason) == (
+            "False",
+            "EventLogMissing" if is_known else "EndorsementKeyUnknown",
+        )
+        assert is_handed_out(answer) == (attestation == "Optional"), answer
+        if is_known:
+            assert "booting by UEFI with TPM 2.0 and its SHA-256 bank on" in condition.message
+
+
+@pytest.mark.parametrize("log", LOGS_WITHOUT_A_BOOT.values(), ids=LOGS_WITHOUT_A_BOOT.keys())
+@pytest.mark.parametrize("attestation", ["Required", "Optional"])
+def test_a_server_that_has_proved_its_boot_never_falls_back_to_a_log_without_one(attestation: str, log: bytes) -> None:
+    agent = Agent()
+    before = desk(agent, attestation)
+    assert is_handed_out(before.joins(agent))
+    bios = replace(agent, machine=FakeMachine(agent.machine.tpm, _BIOS))
+    answer = before.joins(bios, lambda honest: replace(honest, event_log=log))
+    assert isinstance(answer, Denied)
+    assert (answer.reason, "attestation forget r01-u01" in answer.message) == ("EventLogMissing", True)
 
 
 def test_an_answer_that_has_no_field_for_the_log_is_refused() -> None:

@@ -95,7 +95,8 @@ class IpmiSim:
         """`get power`, `set boot pxe`, `set power 1`, `set reset 1`, `set shutdown 1`: what the hook is called with."""
         verb, *rest = words
         if verb == "get":
-            known = {"power": str(int(self.machine.running)), "boot": "default"}
+            boot = "pxe" if self.power.override.target == "Pxe" else "default"
+            known = {"power": str(int(self.machine.running)), "boot": boot}
             return "".join(f"{name}:{known[name]}\n" for name in rest if name in known)
         self.said.append(" ".join(rest))
         match rest:

@@ -69,7 +69,8 @@ class Site:
         )
 
     def write_server(self, **spec: Any) -> None:
-        bmc = {
+        """What is None of its BMC is left out."""
+        bmc: dict[str, Any] = {
             "address": self.fake.url,
             "credentialsName": f"{self.name}-bmc",
             "certificate": self.fake.certificate,
@@ -87,7 +88,7 @@ class Site:
                     "nodePoolRef": "gpu",
                 }
                 | spec
-                | {"bmc": bmc | spec.get("bmc", {})},
+                | {"bmc": {key: value for key, value in (bmc | spec.get("bmc", {})).items() if value is not None}},
             },
             manager="test",
         )

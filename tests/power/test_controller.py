@@ -7,6 +7,7 @@ import threading
 import time
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -214,19 +215,35 @@ def test_a_wrong_password_is_tried_once_until_the_secret_changes(site: Site) -> 
     assert attempts == ["wrong", PASSWORD]
 
 
+BY_IPMI: dict[str, Any] = {"protocol": "IPMI", "certificate": None, "bootMethod": "Pxe"}
+
+
 @pytest.mark.parametrize(
     ("bmc", "reason"),
     [
         ({"credentialsName": "absent"}, "CredentialsMissing"),
         ({"systemID": "Blade7"}, "SystemNotFound"),
+        ({"address": "https://fd00::12"}, "AddressInvalid"),
+        ({**BY_IPMI, "address": "ipmi://fd00::12"}, "AddressInvalid"),
+        ({**BY_IPMI, "address": "ipmi://10.90.0.11:66666"}, "AddressInvalid"),
     ],
 )
-def test_what_a_person_must_correct_is_named(site: Site, bmc: dict[str, str], reason: str) -> None:
+def test_what_a_person_must_correct_is_named(site: Site, bmc: dict[str, Any], reason: str) -> None:
     site.write_server(bmc=bmc)
     site.start()
     condition = site.wait_for_condition(reason)
     assert (condition.status, "; " in condition.message) == ("Unknown", True)
     site.wait_for_events(reason)
+
+
+def test_an_error_that_no_backend_expects_is_said_at_the_server_too(site: Site) -> None:
+    def connect(access: BmcAccess) -> RedfishPower:
+        raise ValueError(f"{access.protocol} cannot make anything of it")
+
+    site.write_server()
+    site.start(BmcPool(site.door, clock=time.monotonic, connect=connect))
+    condition = site.wait_for_condition("BMCUnusable")
+    assert "Redfish cannot make anything of it; check spec.bmc" in condition.message
 
 
 def test_a_dead_bmc_does_not_hold_up_the_others(site: Site, cluster: Cluster, unique: str) -> None:

@@ -114,7 +114,7 @@ def test_a_foreign_bmc_that_cannot_do_http_boot_as_meant_is_not_taken_for_one_th
     with closing(RedfishPower(access)) as power, pytest.raises(BmcRefused, match="HTTP 400"):
         power.set_boot_override("Once", "UefiHttp", f"{httpserver.url}/snponly.efi")
     fetched = [target(request) for request, _ in httpserver.log]
-    assert fetched == ["/snponly.efi"], "the emulator is known to fetch the file itself"
+    assert set(fetched) == {"/snponly.efi"}, "the emulator is known to fetch the file itself"
 
 
 def test_a_foreign_bmc_refuses_a_wrong_password_and_another_user(access: BmcAccess) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 import socket
 import subprocess
 import threading
@@ -246,7 +247,27 @@ def test_the_boot_flags_say_firmware_device_and_for_how_long(
 ) -> None:
     fake = FakeProcesses()
     IpmiPower(replace(sim.access, firmware=firmware), fake).set_boot_override(enabled, target)
-    assert fake.commands == [(0, 8, (3, 8)), (0, 8, flags)]
+    assert fake.commands == [(0, 8, (3, 8)), (0, 8, flags), (0, 9, (5, 0, 0))]
+
+
+@pytest.mark.parametrize("answers", [[0, 0, 0], [0, 0, 0xCC]], ids=["nothing", "a refusal"])
+def test_a_bmc_that_does_not_read_its_boot_flags_back_is_believed(sim: IpmiSim, answers: list[int]) -> None:
+    fake = FakeProcesses(answers=[{"code": code, "data": []} for code in answers])
+    IpmiPower(sim.access, fake).set_boot_override("Once", "Pxe")
+
+
+def test_boot_flags_that_are_another_device_when_they_are_read_back_are_no_success(sim: IpmiSim) -> None:
+    disk = {"code": 0, "data": [1, 5, 0x80, 0x08, 0, 0, 0]}
+    fake = FakeProcesses(answers=[{"code": 0, "data": []}, {"code": 0, "data": []}, disk])
+    with pytest.raises(BmcRefused, match="accepted to boot by Pxe, and has device 0x2") as caught:
+        IpmiPower(sim.access, fake).set_boot_override("Once", "Pxe")
+    assert caught.value.reason == "NotSupported"
+
+
+def test_boot_flags_that_are_refused_are_no_success(sim: IpmiSim) -> None:
+    fake = FakeProcesses(answers=[{"code": 0, "data": []}, {"code": 0xC1, "data": []}])
+    with pytest.raises(BmcRefused, match="completion code 0xc1"):
+        IpmiPower(sim.access, fake).set_boot_override("Once", "Pxe")
 
 
 def test_a_url_cannot_be_set_by_ipmi(sim: IpmiSim) -> None:
@@ -288,6 +309,24 @@ def test_what_goes_wrong_is_put_into_words(
 )
 def test_an_address_is_a_host_and_perhaps_a_port(address: str, place: tuple[str, int]) -> None:
     assert split_address(address) == place
+
+
+@pytest.mark.parametrize(
+    ("address", "remedy"),
+    [
+        ("ipmi://fd00::12", "ipmi://[fd00::12]"),
+        ("fd00::12", "ipmi://[fd00::12]"),
+        ("https://fd00::12/redfish/v1", "https://[fd00::12]"),
+        ("ipmi://10.90.0.11:66666", "ipmi://10.90.0.11"),
+        ("ipmi://10.90.0.11:x", "ipmi://10.90.0.11"),
+        ("ipmi://[fd00::12", "ipmi://10.90.0.11"),
+        ("ipmi://", "ipmi://10.90.0.11"),
+    ],
+)
+def test_an_address_that_is_none_is_refused_with_one_that_is(address: str, remedy: str) -> None:
+    with pytest.raises(BmcRefused, match=re.escape(f"write it as {remedy}")) as caught:
+        split_address(address)
+    assert caught.value.reason == "AddressInvalid"
 
 
 def _children() -> list[int]:

@@ -14,6 +14,8 @@ EV_SEPARATOR: Final = 0x04
 EV_EVENT_TAG: Final = 0x06
 EV_IPL: Final = 0x0D
 EV_EFI_BOOT_SERVICES_APPLICATION: Final = 0x80000003
+EFI_PROGRAMS: Final = frozenset((EV_EFI_BOOT_SERVICES_APPLICATION, 0x80000004, 0x80000005))
+"""Application, boot services driver, runtime driver."""
 INITRD_TAG: Final = 0x8F3B22EC
 LOAD_OPTIONS_TAG: Final = 0x8F3B22ED
 """By which the Linux EFI stub tags what it measures into PCR 9."""

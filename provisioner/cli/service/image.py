@@ -121,7 +121,9 @@ def build(
     recipe = read_recipe(recipe_folder)
     chosen = recipe.distribution(distribution, architecture)
     choices = Choices(
-        architecture=architecture, distribution=chosen, archives=choose_archives(chosen, read_sources(), mirror)
+        architecture=architecture,
+        distribution=chosen,
+        archives=choose_archives(chosen, read_sources(), mirror, architecture),
     )
     if plan:
         driver = plan_driver(recipe.driver, choices) if recipe.driver else []

@@ -5,6 +5,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 from pathlib import Path
 
+import structlog
+from cryptography import x509
 from flask import Blueprint
 
 from provisioner.api import Image, NodePool
@@ -28,6 +30,8 @@ from provisioner.join.admission.web import join_blueprint
 from provisioner.join.challenge_keys import ChallengeKeySource
 from provisioner.join.mint import mint_token
 from provisioner.rules.rate import known_by_address
+
+log = structlog.get_logger()
 
 
 def build_join_blueprint(
@@ -64,7 +68,7 @@ def build_join_blueprint(
         keys=ChallengeKeySource(cluster),
         profiles=ProfileSource(cluster),
         load_options=load_options_of(caches.racks, urls),
-        authorities=load_authorities(endorsement_authorities.read_bytes()) if endorsement_authorities else (),
+        authorities=_authorities(endorsement_authorities) if endorsement_authorities else (),
         boot_programs=served_programs(firmware),
     )
     service = JoinService(
@@ -78,3 +82,12 @@ def build_join_blueprint(
         sources={of(NodePool): caches.pools, of(Image): caches.images},
     )
     return join_blueprint(meter.around(service), TrustedProxies(), is_known=known_by_address(caches.servers))
+
+
+def _authorities(path: Path) -> tuple[x509.Certificate, ...]:
+    """Raises: Refused."""
+
+    def left_out(why: str) -> None:
+        log.warning("endorsement authority was left out", file=str(path), reason=why)
+
+    return load_authorities(path.read_bytes(), left_out=left_out)

@@ -74,7 +74,7 @@ def open_access(
     if plain_http and ca is not None:
         raise Refused("a CA and plain HTTP were both asked for", hint="leave one of the two out")
     plain = plain_http or (repository.is_loopback and ca is None)
-    credentials = read_credentials(repository.host, configuration)
+    credentials = read_credentials(repository.host, configuration, repository.name)
     if credentials is not None and plain and not repository.is_loopback:
         raise Refused(
             f"the password for {repository.host} would be sent over plain HTTP",

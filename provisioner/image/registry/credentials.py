@@ -5,6 +5,7 @@ from __future__ import annotations
 import base64
 import binascii
 import os
+import re
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
@@ -15,6 +16,7 @@ from provisioner.api.errors import NeedsHuman, NotFound, Refused
 from provisioner.api.values import Secret
 
 MAX_BYTES: Final = 1 << 20
+_DOCKER_HUB: Final = frozenset({"docker.io", "index.docker.io", "registry-1.docker.io", "registry.hub.docker.com"})
 _LOGIN: Final = "make it with podman login --authfile FILE HOST, or docker login"
 
 
@@ -38,8 +40,9 @@ def usual_file(environment: Mapping[str, str] = os.environ, home: Path | None = 
     return (Path(folder) if folder else (home or Path.home()) / ".docker") / "config.json"
 
 
-def read_credentials(host: str, file: Path | None) -> Credentials | None:
-    """What `file` has for the registry at `host` (with its port); None if it has nothing: the registry may be public.
+def read_credentials(host: str, file: Path | None, repository: str = "") -> Credentials | None:
+    """What `file` has for `repository` of the registry at `host` (with its port), else for the registry; None if it has
+    nothing: the registry may be public.
 
     Without `file`, docker's own is looked at, if it is there.
     Raises: NotFound for a file that was named and is not there; NeedsHuman if others may read it, or it hands out
@@ -59,7 +62,7 @@ def read_credentials(host: str, file: Path | None) -> Credentials | None:
         body = None
     if not isinstance(body, dict):
         raise Refused(f"registry configuration {found} is no JSON object of at most {MAX_BYTES} bytes", hint=_LOGIN)
-    entry = _entry(body, host)
+    entry = _entry(body, host, repository)
     if entry is None:
         return None
     if mode & 0o077:
@@ -69,15 +72,24 @@ def read_credentials(host: str, file: Path | None) -> Credentials | None:
     return _credentials(entry, host, found)
 
 
-def _entry(body: Mapping[str, Any], host: str) -> Mapping[str, Any] | None:
+def _entry(body: Mapping[str, Any], host: str, repository: str) -> Mapping[str, Any] | None:
+    """Keys are a host, as docker and oras write it, or a host with the beginning of a repository's name, as podman and
+    skopeo do; each of them perhaps as a URL, with a version behind it. The longest that fits counts."""
     auths = body.get("auths")
     entries = auths if isinstance(auths, dict) else {}
-    for key in (host, f"https://{host}", f"https://{host}/", f"http://{host}"):
-        if isinstance(entry := entries.get(key), dict) and entry:
-            return entry
+    hosts = _DOCKER_HUB if host.lower() in _DOCKER_HUB else {host.lower()}
+    parts = repository.split("/") if repository else []
+    places = ["/".join(parts[:count]) for count in range(len(parts), -1, -1)]
+    fitting = {place: [key for key in entries if _place(key) in {(each, place) for each in hosts}] for place in places}
+    for place in places:
+        # Of several forms of one place the plain one is the newest: others are of older versions.
+        for key in sorted(fitting[place], key=lambda key: ("://" in key, key)):
+            if isinstance(entry := entries[key], dict) and entry:
+                return entry
     helpers = body.get("credHelpers")
-    program = (helpers.get(host) if isinstance(helpers, dict) else None) or (
-        body.get("credsStore") if host in entries else None
+    by_host = helpers if isinstance(helpers, dict) else {}
+    program = next((by_host[key] for key in by_host if _place(key)[0] in hosts), None) or (
+        body.get("credsStore") if any(fitting.values()) else None
     )
     if program:
         raise NeedsHuman(
@@ -86,6 +98,13 @@ def _entry(body: Mapping[str, Any], host: str) -> Mapping[str, Any] | None:
             hint="name a file with the password in it: --registry-config FILE, made by podman login --authfile FILE",
         )
     return None
+
+
+def _place(key: str) -> tuple[str, str]:
+    """Host and repository that a key names."""
+    rest = key.partition("://")[2] if "://" in key else key
+    host, _, path = rest.partition("/")
+    return host.lower(), re.sub(r"^v[12](?=/|$)/?", "", path).strip("/")
 
 
 def _credentials(entry: Mapping[str, Any], host: str, file: Path) -> Credentials:

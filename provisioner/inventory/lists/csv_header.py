@@ -27,7 +27,7 @@ WITHIN_LINES: Final = 30
 Line = tuple[int, list[str]]
 """Number of a line, and its cells."""
 
-_NAMING: Final[tuple[Column, ...]] = ("name", "position", "serialNumber")
+_NAMING: Final[tuple[Column, ...]] = ("name", "position", "serialNumber", "chassisSerialNumber")
 
 
 @dataclass(frozen=True)
@@ -118,7 +118,7 @@ def lacking(header: Header, rows: Sequence[Line], file: str, *, has_rack: bool) 
     if "bootMACAddress" not in known:
         yield _no_mac_column(header, rows, origin)
     if not any(column in known for column in _NAMING):
-        names = " or ".join(field_name(column) for column in _NAMING)
+        names = " or ".join(field_name(column) for column in _NAMING[:3])
         remedy = "fill one in" if not header.unused else f"add one, or map one of {_quoted(header.unused)}: {_EXAMPLE}"
         yield Mistake(origin, "no column that a server can be named by", f"a column {names}", remedy)
     if "rackRef" not in known and not has_rack:

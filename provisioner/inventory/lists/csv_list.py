@@ -8,13 +8,15 @@ from __future__ import annotations
 
 import re
 import unicodedata
-from collections.abc import Mapping
+from collections import Counter
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any, Final
 
 from provisioner.api import Server, documents
 from provisioner.api.errors import Refused
-from provisioner.api.values import Secret, parse_mac
+from provisioner.api.values import Secret, is_placeholder_serial, is_placeholder_uuid, parse_mac
+from provisioner.inventory.lists.bmc_address import read_bmc_address
 from provisioner.inventory.lists.csv_header import (
     WITHIN_LINES,
     Header,
@@ -25,7 +27,7 @@ from provisioner.inventory.lists.csv_header import (
     understood,
 )
 from provisioner.inventory.lists.entries import Credentials, Entry, Mistake, Origin, PackingList
-from provisioner.inventory.lists.headers import Column
+from provisioner.inventory.lists.headers import Column, looks_like_header
 
 _PROTOCOLS: Final = {"redfish": "Redfish", "ipmi": "IPMI"}
 _ARCHITECTURES: Final = {"x86_64": "x86_64", "x86": "x86_64", "amd64": "x86_64", "x64": "x86_64"} | {
@@ -37,6 +39,16 @@ _YES_OR_NO: Final = dict.fromkeys(("yes", "y", "true", "wahr", "ja", "1", "x"), 
     ("no", "n", "false", "falsch", "nein", "0"), False
 )
 _SPREADSHEET_NUMBER: Final = re.compile(r"\d([.,]\d+)?[eE]\+?\d{1,3}")
+_ROUNDED: Final = re.compile(r"\d([.,]\d+)?[eE]\+\d{1,3}")
+"""As above, of what may be no MAC address: a serial number such as 1E5 is none that was rounded."""
+_MONTH: Final = "(jan|feb|m[aä]r|mrz|apr|ma[iy]|jun|jul|aug|sep|o[ck]t|nov|de[cz])[a-z]*"
+_SPREADSHEET_DATE: Final = re.compile(
+    rf"\d{{1,4}}[-. /]{{1,2}}{_MONTH}\.?([-. /]\d{{2,4}})?|{_MONTH}[-. /]\d{{1,4}}|"
+    r"\d{1,2}(?P<mark>[./-])\d{1,2}(?P=mark)\d{4}|\d{4}-\d{2}-\d{2}( 00:00(:00)?)?",
+    re.IGNORECASE,
+)
+_MANGLED: Final[tuple[Column, ...]] = ("name", "rackRef", "position", "serialNumber", "systemUUID", "bmc.systemID")
+"""Of what a spreadsheet may have taken for a number or a date."""
 _EMPTY: Final = frozenset({"", "-", "n/a", "na", "none", "tbd", "null"})
 
 
@@ -90,13 +102,14 @@ def read_csv(
     mistakes += missing
     if "password" in header.columns.values() and not take_passwords:
         mistakes.append(_password_refused(Origin(file, header.line, header.text_of("password"))))
-    entries = []
-    for line, cells in rows if not missing else ():  # each row would only lack the same again
-        row = _row(line, cells, header)
+    entries, notes = [], list[str]()
+    read = [_row(line, cells, header) for line, cells in rows] if not missing else []  # each would lack the same again
+    shared = _shared_chassis(read)
+    for row in read:
         if row.cells or row.interfaces:
-            entry = _Reading(row, file, mistakes).entry(rack, pool)
+            entry = _Reading(row, file, mistakes, notes, shared).entry(rack, pool)
             entries += [entry] if entry else []
-    notes = [f"columns not used: {', '.join(header.unused)}"] if header.unused else []
+    notes += [f"columns not used: {', '.join(header.unused)}"] if header.unused else []
     notes += [f"columns mapped that this list does not have: {', '.join(header.absent)}"] if header.absent else []
     if not entries and not mistakes:
         mistakes.append(Mistake(origin, "no row follows the header", "a server a row", "add the servers"))
@@ -111,12 +124,17 @@ def _parse(text: str, mapped: Mapping[str, str]) -> list[Line]:
 
 
 def _split(text: str, separator: str) -> list[Line]:
+    """Without comments; but a header may stand behind a `#`, as xCAT's tabdump writes it, where there is no other."""
     rows: list[Line] = []
+    commented: list[Line] = []
     for line, row in documents.read_csv(text, separator):
         cells = [_clean(cell) for cell in row]
-        if any(cells) and not cells[0].startswith("#") and not cells[0].lower().startswith("sep="):
+        if cells and cells[0].startswith("#") and looks_like_header([cells[0].lstrip("# "), *cells[1:]]):
+            commented.append((line, [cells[0].lstrip("# "), *cells[1:]]))
+        elif any(cells) and not cells[0].startswith("#") and not cells[0].lower().startswith("sep="):
             rows.append((line, cells))
-    return rows
+    is_needed = commented and not any(looks_like_header(cells) for _, cells in rows[:WITHIN_LINES])
+    return sorted([*rows, commented[0]]) if is_needed else rows
 
 
 def _clean(cell: str) -> str:
@@ -151,11 +169,14 @@ def _password_refused(origin: Origin) -> Mistake:
 
 @dataclass(frozen=True)
 class _Reading:
-    """One row on its way to an Entry; what is wrong with it goes to `mistakes`."""
+    """One row on its way to an Entry; what is wrong with it goes to `mistakes`, what is left out of it to `notes`.
+    `shared`: serial numbers of chassis that several rows have."""
 
     row: Row
     file: str
     mistakes: list[Mistake]
+    notes: list[str]
+    shared: frozenset[str]
 
     def entry(self, rack: str | None, pool: str | None) -> Entry | None:
         before = len(self.mistakes)
@@ -174,6 +195,8 @@ class _Reading:
 
     def _spec(self, rack: str | None, pool: str | None) -> dict[str, Any]:
         cells = self.row.cells
+        for column in _MANGLED:
+            self._refuse_mangled(column, cells.get(column, ""))
         if rack is None:
             self._wrong(
                 "rackRef", "no rack", "the rack in which the server stands", "give --rack NAME or a column Rack"
@@ -183,12 +206,12 @@ class _Reading:
         spec: dict[str, Any] = {
             "rackRef": rack,
             "position": _position(cells["position"]) if "position" in cells else None,
-            "serialNumber": cells.get("serialNumber"),
-            "systemUUID": cells["systemUUID"].lower() if "systemUUID" in cells else None,
+            "serialNumber": self._serial_number(),
+            "systemUUID": self._system_uuid(),
             "architecture": self._architecture(),
             "bootMACAddress": self._mac("bootMACAddress", cells.get("bootMACAddress")),
             "subnetName": cells.get("subnetName"),
-            "bootAddress": cells.get("bootAddress"),
+            "bootAddress": re.sub(r"/[0-9]{1,2}$", "", cells.get("bootAddress", "")),
             "interfaces": self._interfaces(),
             # A card boots no image of the servers'.
             "nodePoolRef": cells.get("nodePoolRef", pool if "dpu.hostRef" not in cells else None),
@@ -197,6 +220,36 @@ class _Reading:
             "dpu": self._dpu(),
         }
         return {key: value for key, value in spec.items() if value}
+
+    def _serial_number(self) -> str | None:
+        """The node's own, else that of a chassis with no other node."""
+        cells = self.row.cells
+        for column in ("serialNumber", "chassisSerialNumber"):
+            serial = cells.get(column)
+            if serial is None or (column == "chassisSerialNumber" and serial in self.shared):
+                continue
+            if not is_placeholder_serial(serial):
+                return serial
+            self._leave_out(column, serial)
+        return None
+
+    def _system_uuid(self) -> str | None:
+        uuid = self.row.cells.get("systemUUID", "").lower()
+        if uuid and is_placeholder_uuid(uuid):
+            self._leave_out("systemUUID", uuid)
+            return None
+        return uuid or None
+
+    def _leave_out(self, column: Column, value: str) -> None:
+        place = Origin(self.file, self.row.line, self.row.headers.get(column))
+        self.notes.append(f"{place}: {value!r} is a vendor's placeholder, which many machines have; it is left out")
+
+    def _refuse_mangled(self, column: Column, text: str) -> None:
+        what = "a number" if _ROUNDED.fullmatch(text) else "a date" if _SPREADSHEET_DATE.fullmatch(text) else None
+        if what is not None:
+            observed = f"{text!r}, {what} that a spreadsheet made of it"
+            remedy = "format the column as text, and fill it in again"
+            self._wrong(column, observed, "what the vendor wrote", remedy)
 
     def _dpu(self) -> dict[str, str] | None:
         """Of a row that is a card in another server."""
@@ -247,9 +300,9 @@ class _Reading:
         # A list that knows the BMC's MAC address but not yet its IP address is usual: there is nothing to talk to yet.
         if not bmc["address"]:
             return None
-        if "://" not in bmc["address"]:
-            scheme = "ipmi" if cells.get("bmc.protocol", "").lower() == "ipmi" else "http" if by_plain_http else "https"
-            bmc["address"] = f"{scheme}://{bmc['address']}"
+        scheme = "ipmi" if cells.get("bmc.protocol", "").lower() == "ipmi" else "http" if by_plain_http else "https"
+        bmc["address"], system_id = read_bmc_address(bmc["address"], scheme)
+        bmc["systemID"] = bmc["systemID"] or system_id
         bmc["protocol"] = self._protocol(bmc["address"])
         bmc["allowPlainHTTP"] = by_plain_http
         if bmc["address"].startswith("http://") and not by_plain_http:
@@ -301,12 +354,17 @@ class _Reading:
         self.mistakes.append(Mistake(origin, observed, expected, remedy))
 
 
+def _shared_chassis(rows: Iterable[Row]) -> frozenset[str]:
+    counts = Counter(row.cells.get("chassisSerialNumber") for row in rows)
+    return frozenset(serial for serial, count in counts.items() if serial is not None and count > 1)
+
+
 def _label(text: str) -> str:
     """`R01 / Node.7` → `r01-node-7`: what a name may be made of."""
     return re.sub(r"[^a-z0-9]+", "-", text.lower()).strip("-")[:63].rstrip("-")
 
 
 def _position(text: str) -> str:
-    """`7`, `U7`, `u 07`, `RU7` → `u07`; anything else as it is."""
-    match = re.fullmatch(r"(?:r?u)?\s*0*(\d{1,2})", text.strip().lower())
+    """`7`, `U7`, `u 07`, `RU7`, `7.0` → `u07`; anything else as it is."""
+    match = re.fullmatch(r"(?:r?u)?\s*0*(\d{1,2})(?:[.,]0)?", text.strip().lower())
     return f"u{int(match.group(1)):02d}" if match else text

@@ -12,7 +12,8 @@ from collections.abc import Sequence
 from typing import Final, Literal, TypeGuard
 
 Column = Literal[
-    "name", "rackRef", "position", "serialNumber", "systemUUID", "architecture", "bootMACAddress", "bootAddress",
+    "name", "rackRef", "position", "serialNumber", "chassisSerialNumber", "systemUUID", "architecture",
+    "bootMACAddress", "bootAddress",
     "subnetName", "nodePoolRef", "endorsementKeySHA256", "bmc.address", "bmc.macAddress", "bmc.credentialsName",
     "bmc.systemID", "bmc.protocol", "bmc.allowPlainHTTP", "username", "password", "dpu.hostRef", "dpu.vtepAddress",
 ]  # fmt: skip
@@ -30,7 +31,12 @@ _SPELLINGS: Final[dict[Column, tuple[str, ...]]] = {
     ),
     "serialNumber": (
         *("serial", "serial number", "s/n", "sn", "serial no", "serial #", "service tag", "system serial number"),
-        *("chassis serial number", "node serial number", "node s/n", "system s/n", "server serial number"),
+        *("node serial number", "node serial", "node s/n", "node sn", "system s/n", "server serial number"),
+        *("blade serial number", "blade serial", "sled serial number"),
+    ),
+    "chassisSerialNumber": (
+        *("chassis serial number", "chassis serial", "chassis s/n", "chassis sn", "chassis service tag"),
+        *("enclosure serial number", "enclosure serial", "enclosure s/n", "frame serial number"),
     ),
     "systemUUID": ("uuid", "system uuid", "smbios uuid"),
     "architecture": ("arch", "architecture", "cpu architecture"),

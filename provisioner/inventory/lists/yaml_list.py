@@ -30,6 +30,7 @@ from provisioner.api.schema import API_VERSION, json_name
 from provisioner.api.server import ServerSpec
 from provisioner.api.values import parse_mac
 from provisioner.api.wording import clip
+from provisioner.inventory.lists.bmc_address import bracketed
 from provisioner.inventory.lists.entries import Entry, Mistake, Origin, PackingList
 
 SPECS: Final[dict[str, type]] = {Rack.KIND.kind: RackSpec, Server.KIND.kind: ServerSpec}
@@ -118,6 +119,8 @@ class _Reader:
             if text.lower() in ("true", "false"):
                 return text.lower() == "true"
             return self.wrong(node, f"{path} is {_shown(node)}", "true or false", "write one of them")
+        if path.endswith(".bmc.address"):
+            return bracketed(text)
         if path.endswith(("MACAddress", "macAddress")):
             try:
                 return parse_mac(text)

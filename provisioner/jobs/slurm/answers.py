@@ -29,7 +29,12 @@ _PATH: Final = re.compile(
     r"(?:(?P<update>node/\{node_name\})|(?P<signal>job/\{job_id\})"
     r"|(?P<reserve>reservation)|(?P<unreserve>reservation/\{reservation_name\}))/?"
 )
-_AUTHENTICATION: Final = frozenset({1007, 2002, 2010})
+_AUTHENTICATION: Final = frozenset({1007, 2002, 2010, *range(6000, 6009)})
+"""Errors of the protocol and of the plugins for authentication (slurm_errno.h)."""
+_OF_AUTHENTICATION: Final = re.compile(
+    r"authenticat|invalid (?:auth|user|token|credential)|token (?:has )?expired|expired token|\bJWT\b|\bauth/", re.I
+)
+"""slurmrestd 25.11 answers a token that it does not take with HTTP 500 and text alone."""
 _AUTHENTICATION_STATUS: Final = frozenset(
     {HTTPStatus.UNAUTHORIZED, HTTPStatus.FORBIDDEN, HTTPStatus.NETWORK_AUTHENTICATION_REQUIRED}
 )
@@ -83,9 +88,11 @@ class Answer(Generic[T]):
     def is_refusal(self) -> bool:
         """Of the token, which says that it answers."""
         numbers = (error.get("error_number", error.get("errno", error.get("error_code"))) for error in self.errors)
-        return self.status in _AUTHENTICATION_STATUS or any(
+        if self.status in _AUTHENTICATION_STATUS or any(
             isinstance(number, int) and number in _AUTHENTICATION for number in numbers
-        )
+        ):
+            return True
+        return self.status >= HTTPStatus.BAD_REQUEST and bool(_OF_AUTHENTICATION.search(self.words))
 
     @property
     def says_unknown(self) -> bool:

@@ -9,7 +9,6 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass
 from typing import Any, Final
-from urllib.parse import urlsplit
 
 from provisioner.power.bmc.ipmi_processes import IpmiProcesses, NoAnswer
 from provisioner.power.bmc.power_controller import (
@@ -19,6 +18,7 @@ from provisioner.power.bmc.power_controller import (
     ObservedPower,
     OverrideEnabled,
     OverrideTarget,
+    host_and_port,
 )
 
 PORT: Final = 623
@@ -56,6 +56,7 @@ _HARD_RESET: Final = Command(0x00, 0x02, (3,), once=True)
 _SOFT_SHUTDOWN: Final = Command(0x00, 0x02, (5,))
 # The override shall outlive a machine that takes more than 60 s to get to its boot; not every BMC knows the parameter.
 _KEEP_FLAGS: Final = Command(0x00, 0x08, (3, 8), optional=True)
+_GET_FLAGS: Final = Command(0x00, 0x09, (5, 0, 0), optional=True)
 
 
 class IpmiPower:
@@ -74,14 +75,22 @@ class IpmiPower:
 
     def set_boot_override(
         self, enabled: OverrideEnabled, target: OverrideTarget, http_boot_uri: str | None = None
-    ) -> None:
+    ) -> str | None:
         if target not in _DEVICES:
             raise BmcRefused(
                 f"BMC {self._access.address} cannot be told {target} by IPMI",
                 reason="NotSupported",
                 hint="set spec.bmc.bootMethod to Pxe, or spec.bmc.protocol to Redfish",
             )
-        self._send(_KEEP_FLAGS, self._boot_flags(enabled, target))
+        seen = self._send(_KEEP_FLAGS, self._boot_flags(enabled, target), _GET_FLAGS)
+        # Version, parameter, flags, device. A BMC that reads nothing back has taken it for all that can be known.
+        if len(seen) > 3 and (seen[3] >> 2 & 0xF) != _DEVICES[target] >> 2:
+            raise BmcRefused(
+                f"BMC {self._access.address} accepted to boot by {target}, and has device {seen[3] >> 2 & 0xF:#x}",
+                reason="NotSupported",
+                hint="update the BMC's firmware, set spec.bmc.protocol to Redfish, or spec.bmc.bootMethod to Disk",
+            )
+        return None
 
     def power_on(self) -> None:
         self._send(_POWER_UP)
@@ -122,6 +131,8 @@ class IpmiPower:
         if "error" in said:
             raise self._of_error(said["error"])
         last: dict[str, Any] = said["answers"][-1]
+        if last["code"] and len(said["answers"]) == len(commands) and commands[-1].optional:
+            return []
         if last["code"]:
             raise self._of_code(last["code"])
         data: list[int] = last["data"]
@@ -184,9 +195,8 @@ class IpmiPower:
 
 
 def split_address(address: str) -> tuple[str, int]:
-    """Host and port of `ipmi://host:port`, `host:port` or `host`."""
-    url = urlsplit(address if "://" in address else f"ipmi://{address}")
-    return url.hostname or "", url.port or PORT
+    """Host and port of `ipmi://host:port`, `host:port` or `host`. Raises: BmcRefused."""
+    return host_and_port(address, "ipmi", PORT)
 
 
 def _any_of(parts: tuple[str, ...], words: str) -> bool:

@@ -12,6 +12,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from typing import Final, Literal, Protocol
+from urllib.parse import urlsplit
 
 from provisioner.api.errors import NeedsHuman, Retryable
 from provisioner.api.server import BmcFirmware, BmcProtocol
@@ -56,6 +57,27 @@ class BmcRefused(NeedsHuman):
         self.reason = reason
 
 
+def host_and_port(address: str, scheme: str, usual_port: int) -> tuple[str, int]:
+    """Of `scheme://host:port`, `host:port` or `host`. Raises: BmcRefused."""
+    given, _, rest = address.rpartition("://")
+    authority = rest.partition("/")[0]
+    if authority.count(":") > 1 and "[" not in authority:
+        why, written = "an IPv6 address stands in brackets", f"[{authority}]"
+    else:
+        try:
+            url = urlsplit(f"{scheme}://{authority}")
+            if url.hostname:
+                return url.hostname, url.port or usual_port
+            why, written = "it names no host", "10.90.0.11"
+        except ValueError as error:
+            why, written = str(error), "10.90.0.11"
+    raise BmcRefused(
+        f"spec.bmc.address {fit(address)!r} cannot be used: {why}",
+        reason="AddressInvalid",
+        hint=f"write it as {given or scheme}://{written}",
+    )
+
+
 @dataclass(frozen=True, kw_only=True)
 class BmcAccess:
     """What it takes to talk to one BMC. `credentials_name` is the Secret, for messages."""
@@ -79,8 +101,11 @@ class PowerController(Protocol):
 
     def set_boot_override(
         self, enabled: OverrideEnabled, target: OverrideTarget, http_boot_uri: str | None = None
-    ) -> None:
-        """What the server boots next, or always. `http_boot_uri` only with UefiHttp; DHCP says it if absent."""
+    ) -> str | None:
+        """What the server boots next, or always. `http_boot_uri` only with UefiHttp; DHCP says it if absent.
+
+        Returns the URI that the BMC took; None where it takes none. What was set has been read back.
+        """
 
     def power_on(self) -> None:
         """Power on; nothing happens if it is on."""

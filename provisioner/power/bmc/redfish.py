@@ -13,6 +13,7 @@ import sushy.exceptions
 
 from provisioner.api.errors import Retryable
 from provisioner.outbound.deadline import OutboundFailed
+from provisioner.power.bmc.boot_override import BootOverride
 from provisioner.power.bmc.power_controller import (
     BmcAccess,
     BmcCutOff,
@@ -22,6 +23,7 @@ from provisioner.power.bmc.power_controller import (
     OverrideEnabled,
     OverrideTarget,
     fit,
+    host_and_port,
 )
 from provisioner.power.bmc.redfish_connection import (
     BUSY_STATUS,
@@ -37,15 +39,7 @@ from provisioner.power.bmc.redfish_connection import (
 from provisioner.power.bmc.redfish_session import BmcSession
 
 _SYSTEMS_NAMED: Final = 8
-_TARGETS: Final = {
-    "Pxe": sushy.BootSource.PXE,
-    "UefiHttp": sushy.BootSource.UEFI_HTTP,
-    "None": sushy.BootSource.NONE,
-}
-_ENABLED: Final = {
-    "Once": sushy.BootSourceOverrideEnabled.ONCE,
-    "Continuous": sushy.BootSourceOverrideEnabled.CONTINUOUS,
-}
+_NO_COMPUTER: Final = "set spec.bmc.systemID to the system that is the server, or update the BMC's firmware"
 
 
 class RedfishPower:
@@ -75,7 +69,10 @@ class RedfishPower:
 
     def get_power_state(self) -> ObservedPower:
         with self._call():
-            state = self._refreshed().power_state
+            system = self._refreshed()
+            state = system.power_state
+            if "PowerState" not in system.json:
+                system.get_allowed_reset_system_values()
         if state is None:
             raise BmcUnreachable(f"BMC {self._access.address} does not say whether its server has power")
         # A server that turns on, turns off or pauses has power still.
@@ -83,11 +80,10 @@ class RedfishPower:
 
     def set_boot_override(
         self, enabled: OverrideEnabled, target: OverrideTarget, http_boot_uri: str | None = None
-    ) -> None:
+    ) -> str | None:
         with self._call():
-            self._refreshed().set_system_boot_options(
-                target=_TARGETS[target], enabled=_ENABLED[enabled], http_boot_uri=http_boot_uri
-            )
+            override = BootOverride(self._access.address, self._refreshed(), self._access.firmware)
+            return override.write(enabled, target, http_boot_uri)
 
     def power_on(self) -> None:
         self._reset_as(sushy.ResetType.ON, sushy.ResetType.FORCE_ON)
@@ -123,6 +119,7 @@ class RedfishPower:
 
     def _connect(self) -> None:
         access = self._access
+        host_and_port(access.address, "https", 443)
         fingerprint = fingerprint_of(access.certificate) if access.certificate else None
         connector = BmcConnector(
             access.address, fingerprint, self._bounds, allow_plain_http=access.allow_plain_http, **self._seconds
@@ -177,25 +174,20 @@ class RedfishPower:
     @contextlib.contextmanager
     def _words(self) -> Iterator[None]:
         """Put sushy's errors into ours."""
-        access = self._access
         try:
             yield
         except sushy.exceptions.AccessError as error:
             self._disconnect()
-            raise BmcRefused(
-                f"BMC {access.address} refused user {access.username!r} (HTTP {error.status_code})",
-                reason="CredentialsRefused",
-                hint=f"correct username and password in Secret {access.credentials_name}",
-            ) from error
+            raise self._of_access(error) from error
         except sushy.exceptions.HTTPError as error:
             raise self._of_http(error) from error
         except (sushy.exceptions.ConnectionError, OutboundFailed) as error:
             raise self._of_connection(error) from error
-        except sushy.exceptions.InvalidParameterValueError as error:
+        except sushy.exceptions.MissingActionError as error:
             raise BmcRefused(
-                f"BMC {access.address} cannot do it: {error}",
-                reason="NotSupported",
-                hint="choose another spec.bmc.bootMethod, or update the BMC's firmware",
+                f"BMC {self._access.address} has system {self._system_path}, which cannot be reset: it is no computer",
+                reason="SystemNotFound",
+                hint=_NO_COMPUTER,
             ) from error
         except sushy.exceptions.SushyError as error:
             # Answers that make no sense are what BMCs give while they start.
@@ -203,6 +195,36 @@ class RedfishPower:
         except (AttributeError, KeyError, TypeError, ValueError, IndexError) as error:
             # sushy takes a document to have the shape that it should have.
             raise self._of_nonsense(error) from error
+
+    def _of_access(self, error: sushy.exceptions.AccessError) -> BmcRefused:
+        """By what the BMC says of it: a password that is right is not to be corrected."""
+        access, said = self._access, _said_with(error)
+        who = f"BMC {access.address} refused user {access.username!r} (HTTP {error.status_code})"
+        if "passwordchangerequired" in said:
+            return BmcRefused(
+                f"{who} until the password is changed; the one that it was given is right",
+                reason="PasswordChangeRequired",
+                hint=f"change it on the BMC (its web page, or a PATCH of the account below /redfish/v1/AccountService/"
+                f"Accounts), then write the new one to Secret {access.credentials_name}",
+            )
+        if "locked" in said or "lockout" in said:
+            return BmcRefused(
+                f"{who}: the account is locked",
+                reason="AccountLocked",
+                hint=f"wait until the BMC unlocks it, or unlock it there; correct the password in Secret "
+                f"{access.credentials_name} if it is wrong",
+            )
+        if "insufficientprivilege" in said:
+            return BmcRefused(
+                f"BMC {access.address} lets user {access.username!r} in, but not do this (HTTP {error.status_code})",
+                reason="PrivilegeRefused",
+                hint="give the user the role Operator or Administrator on the BMC",
+            )
+        return BmcRefused(
+            who,
+            reason="CredentialsRefused",
+            hint=f"correct username and password in Secret {access.credentials_name}",
+        )
 
     def _of_nonsense(self, error: Exception) -> BmcUnreachable:
         said = fit(f"{type(error).__name__}: {error}")
@@ -237,3 +259,11 @@ class RedfishPower:
             reason="RequestRefused",
             hint="check that spec.bmc names a Redfish service, and what it supports",
         )
+
+
+def _said_with(error: sushy.exceptions.HTTPError) -> str:
+    """Ids and words of all messages of an error, in lower case."""
+    more = error.extended_info if isinstance(error.extended_info, list) else [error.extended_info]
+    messages = [each for each in more if isinstance(each, dict)]
+    parts = [error.code, error.detail, *(each.get(name) for each in messages for name in ("MessageId", "Message"))]
+    return " ".join(part.lower() for part in parts if isinstance(part, str))

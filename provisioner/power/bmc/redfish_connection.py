@@ -9,6 +9,7 @@ from __future__ import annotations
 import contextlib
 import json
 import logging
+import re
 import ssl
 from collections.abc import Iterator
 from dataclasses import dataclass
@@ -43,6 +44,7 @@ REQUESTS: Final = 100
 """Of one call. The longest that is honest logs in, ends lost sessions, and resets: about ten, and two a session."""
 REDIRECTS: Final = 3
 PATH_LENGTH: Final = 1024
+_ETAG: Final = re.compile(r"[!-~]{1,200}")
 _BUSY_RETRY_SECONDS: Final = 1
 BUSY_STATUS: Final = frozenset({409, 423, 429, 502, 503, 504})
 
@@ -116,12 +118,20 @@ class _BmcHttp(requests.Session):
         self._call.count()
         response = super().send(request, **kwargs)
         check_document(response.content)
+        _find_etag(response)
         return response
 
     def get_redirect_target(self, resp: requests.Response) -> str | None:
-        target = super().get_redirect_target(resp)
-        if target is not None and resp.request.method not in ("GET", "HEAD"):
-            raise OutOfBounds(f"it answered {resp.request.method} with a redirect")
+        """What is not a GET is sent once more to where it was, with or without a last slash; and to another path with
+        307 or 308, unless it has a password in it."""
+        target, request = super().get_redirect_target(resp), resp.request
+        if target is None or request.method in ("GET", "HEAD"):
+            return target
+        asked, told = urlsplit(request.url or ""), urlsplit(urljoin(request.url or "", target))
+        is_same = told.path.rstrip("/") == asked.path.rstrip("/")
+        if not is_same and (resp.status_code not in (307, 308) or b'"Password"' in _bytes(request.body)):
+            raise OutOfBounds(f"it answered {request.method} with a redirect")
+        resp.status_code = 308  # requests would make a GET of others
         return target
 
     def _refuse_elsewhere(self, url: SplitResult) -> None:
@@ -169,6 +179,23 @@ class BmcConnector(Connector):  # type: ignore[misc]  # sushy has no types
             # sushy asks for one connection per request; a BMC that closes it without saying so in its answer would
             # break the next request, which must not be sent twice.
             self._session.close()
+
+
+def _bytes(body: object) -> bytes:
+    return body.encode() if isinstance(body, str) else body if isinstance(body, bytes) else b""
+
+
+def _find_etag(response: requests.Response) -> None:
+    """Some BMCs give the ETag of a resource only in it. Source: DSP0266, "ETags": it is the same value."""
+    if response.request.method != "GET" or "ETag" in response.headers:
+        return
+    try:
+        document = json.loads(response.content)
+    except (ValueError, RecursionError):
+        return
+    etag = document.get("@odata.etag") if isinstance(document, dict) else None
+    if isinstance(etag, str) and _ETAG.fullmatch(etag):
+        response.headers["ETag"] = etag
 
 
 def is_path(path: str) -> bool:

@@ -162,6 +162,10 @@ def describe(data: bytes) -> str:
     ]
     at = 240
     while data[at] != opt.END:
+        if data[at : at + 1] == opt.PAD:
+            lines.append("pad")
+            at += 1
+            continue
         code, length = data[at], data[at + 1]
         value = data[at + 2 : at + 2 + length]
         text = f"  {value.decode()}" if length > 6 and value.isascii() and value.decode().isprintable() else ""

@@ -130,6 +130,39 @@ def test_ipxe_is_told_a_url_and_not_to_wait_for_a_proxy() -> None:
     assert reply.options[opt.IPXE] == b"\xb0\x01\x01"
 
 
+@pytest.mark.parametrize("vendor_class", [b"PXEClient", b"HTTPClient"])
+@pytest.mark.parametrize("number", [0, 7, 9, 11, 16, 19])
+@pytest.mark.parametrize("relayed", [False, True])
+def test_firmware_that_reads_text_up_to_a_zero_reads_what_was_meant(
+    vendor_class: bytes, number: int, relayed: bool
+) -> None:
+    """netboot.xyz issue 1198: such ROMs asked for `undionly.kpxea` and a byte, of the option that followed."""
+    options = {
+        opt.VENDOR_CLASS: vendor_class,
+        opt.CLIENT_ARCHITECTURE: bytes((0, number)),
+        opt.MACHINE_IDENTIFIER: bytes(17),
+        opt.CLIENT_IDENTIFIER: b"\1" * 7,
+    }
+    if relayed:
+        options[opt.RELAY_INFORMATION] = b"\1\4port"
+    reply = Responder().reply(message(opt.DISCOVER, options=options))
+    texts = {opt.VENDOR_CLASS, opt.TFTP_SERVER_NAME, opt.BOOT_FILE} & set(reply.options)
+    assert opt.BOOT_FILE in texts
+    for code in texts:
+        value = reply.options[code]
+        assert reply.data.partition(bytes((code, len(value))) + value)[2][:1] == b"\0"
+    file, server = reply.data[108:236], reply.data[44:108]
+    assert (file[-1], server[-1]) == (0, 0), "the fixed fields end in a zero, too"
+
+
+def test_a_client_that_accepts_more_than_an_ethernet_carries_gets_no_fragments() -> None:
+    options = {opt.MAXIMUM_MESSAGE_SIZE: b"\xff\xff"}
+    long = b"".join(opt.encode_option(61, b"i" * 255) for _ in range(5))
+    reply = Responder().reply(message(opt.DISCOVER, options=options, end=long + b"\xff"))
+    assert len(reply.data) <= 1500 - 28
+    assert opt.CLIENT_IDENTIFIER not in reply.options
+
+
 @pytest.mark.parametrize("number", [6, 10])
 def test_firmware_without_a_first_stage_gets_an_address_alone(number: int) -> None:
     options = {opt.VENDOR_CLASS: b"PXEClient", opt.CLIENT_ARCHITECTURE: bytes((0, number))}

@@ -112,6 +112,45 @@ def test_a_password_is_found_by_host_and_port(tmp_path: Path, key: str) -> None:
     assert read_credentials("other.example.com", file) is None
 
 
+@pytest.mark.parametrize(
+    "key",
+    [
+        "registry.example.com:5000",
+        "Registry.Example.com:5000",
+        "https://registry.example.com:5000",
+        "https://registry.example.com:5000/v1/",
+        "https://registry.example.com:5000/v2/",
+        "http://registry.example.com:5000/",
+        "registry.example.com:5000/ai",
+        "registry.example.com:5000/ai/nodes",
+        "https://registry.example.com:5000/v2/ai/nodes",
+    ],
+)
+def test_every_form_of_a_key_is_found(tmp_path: Path, key: str) -> None:
+    """docker and oras write hosts, of old with scheme and version; podman and skopeo also parts of a repository."""
+    others = {"registry.example.com": "x", "registry.example.com:5000/other": "x", "registry.example.com:5000/a": "x"}
+    entries = {each: {"auth": auth("u", "p")} for each in (*others, key)}
+    entries[key] = {"auth": auth("u", "right")}
+    found = read_credentials("registry.example.com:5000", written(tmp_path, {"auths": entries}), "ai/nodes/gpu")
+    assert found is not None
+    assert found.password.reveal() == "right"
+
+
+def test_the_longest_part_of_a_repository_counts(tmp_path: Path) -> None:
+    keys = ("registry.example.com:5000", "registry.example.com:5000/ai/nodes", "registry.example.com:5000/ai")
+    file = written(tmp_path, {"auths": {key: {"auth": auth("u", key)} for key in keys}})
+    for repository, key in (("ai/nodes/gpu", keys[1]), ("ai/other", keys[2]), ("air", keys[0]), ("", keys[0])):
+        found = read_credentials("registry.example.com:5000", file, repository)
+        assert found is not None
+        assert found.password.reveal() == key
+
+
+@pytest.mark.parametrize("host", ["docker.io", "index.docker.io", "registry-1.docker.io"])
+def test_docker_hub_has_one_entry_for_all_its_names(tmp_path: Path, host: str) -> None:
+    file = written(tmp_path, {"auths": {"https://index.docker.io/v1/": {"auth": auth("u", "p")}}})
+    assert read_credentials(host, file, "library/nodes") is not None
+
+
 def test_a_token_in_place_of_a_password_is_found(tmp_path: Path) -> None:
     found = read_credentials(
         SITE.host, written(tmp_path, {"auths": {SITE.host: {"username": "u", "identitytoken": "t"}}})

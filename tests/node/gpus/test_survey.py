@@ -422,6 +422,8 @@ def test_a_storm_of_xids_neither_fills_the_facts_nor_makes_each_of_them_news(wat
     again = watched.survey()
     assert again["gpuXids"] == [{**first["gpuXids"][0], "count": 401}]
     assert len(again["gpuDriver"]["kernelMessages"]) == 4
+    (unread,) = again["gpuDriver"]["xidsUnread"]
+    assert "no number of an XID" in unread
     quiet = {**first, "gpuXids": again["gpuXids"]}
     assert not is_news(quiet, first, 60.0), "more of the same"
     for number in range(100, 200):

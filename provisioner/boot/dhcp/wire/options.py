@@ -29,6 +29,7 @@ CLIENT_ARCHITECTURE: Final = 93
 MACHINE_IDENTIFIER: Final = 97
 IPXE: Final = 175
 END: Final = 255
+PAD: Final = b"\0"
 
 RELAY_LINK_SELECTION: Final = 5
 """Sub-option of option 82 (RFC 3527): the subnet of the client where giaddr is not in it."""
@@ -51,6 +52,9 @@ MINIMUM_REPLY_BYTES: Final = 300
 """BOOTP's message size; relays and old ROMs drop shorter ones (RFC 1542, section 2.1)."""
 MINIMUM_MESSAGE_LIMIT: Final = 576
 """Every client must accept an IP datagram of this size; option 57 can only raise it (RFC 2132, section 9.10)."""
+MAXIMUM_MESSAGE_LIMIT: Final = 1500
+"""What goes through every Ethernet in one piece, whatever the client says that it accepts: ROMs put no fragments
+together."""
 IP_UDP_HEADER_BYTES: Final = 28
 
 NO_PXE_DHCP: Final = bytes((0xB0, 1, 1))
@@ -60,6 +64,14 @@ NO_PXE_DHCP: Final = bytes((0xB0, 1, 1))
 def encode_option(code: int, value: bytes) -> bytes:
     """One option as it goes on the wire. `value` is 1 to 255 bytes."""
     return bytes((code, len(value))) + value
+
+
+def encode_text(code: int, text: bytes) -> bytes:
+    """An option whose value some firmware reads up to a zero, whatever its length says: a PAD behind it is that zero.
+
+    dnsmasq counts a zero as part of the value, which other firmware then asks TFTP for.
+    """
+    return encode_option(code, text) + PAD
 
 
 def encode_long_option(code: int, value: bytes) -> bytes:

@@ -102,10 +102,10 @@ def _echoed(packet: Packet, tail_bytes: int, *, firmware: bool) -> bytes:
 
 
 def message_limit(options: dict[int, bytes]) -> int:
-    """Bytes of DHCP message that the client accepts (option 57, never less than 576 with IP and UDP headers)."""
+    """Bytes of DHCP message that the client accepts (option 57; with IP and UDP headers 576 to 1500)."""
     wanted = options.get(opt.MAXIMUM_MESSAGE_SIZE)
     size = max(int.from_bytes(wanted, "big"), opt.MINIMUM_MESSAGE_LIMIT) if wanted else opt.MINIMUM_MESSAGE_LIMIT
-    return size - opt.IP_UDP_HEADER_BYTES
+    return min(size, opt.MAXIMUM_MESSAGE_LIMIT) - opt.IP_UDP_HEADER_BYTES
 
 
 def destination(packet: Packet, arrival: Arrival, config: DhcpConfig, *, refused: bool = False) -> Destination:

@@ -112,7 +112,7 @@ def _boot(client: Client, config: DhcpConfig) -> tuple[bytes, bytes, bytes]:
     """`sname`, `file` and the options that say what to boot."""
     if client is Client.IPXE:
         # A URL instead of iPXE again breaks the loop; the hint saves iPXE's wait for a proxyDHCP server.
-        script = opt.encode_option(opt.BOOT_FILE, config.script.encode())
+        script = opt.encode_text(opt.BOOT_FILE, config.script.encode())
         return b"", b"", script + opt.encode_option(opt.IPXE, opt.NO_PXE_DHCP)
     name = {
         Client.BIOS_PXE: config.bios_file,
@@ -126,12 +126,12 @@ def _boot(client: Client, config: DhcpConfig) -> tuple[bytes, bytes, bytes]:
         return b"", b"", b""
     if client in _BY_HTTP:
         # UEFI ignores an offer that does not echo the class (UEFI 2.10, section 24.7.3.1).
-        echoed = opt.encode_option(opt.VENDOR_CLASS, b"HTTPClient")
-        return b"", b"", echoed + opt.encode_option(opt.BOOT_FILE, config.firmware(name).encode())
+        echoed = opt.encode_text(opt.VENDOR_CLASS, b"HTTPClient")
+        return b"", b"", echoed + opt.encode_text(opt.BOOT_FILE, config.firmware(name).encode())
     # PXE: neither option 60 nor 43. With 60 alone EDK2 asks a boot server at UDP 4011 and fails; with 43 (discovery
     # control 8) some ROMs show a menu or mis-chainload. Without both, every ROM takes the offer as plain BOOTP:
     # next server and file, which is all there is to say. BIOS ROMs read the fields, UEFI the options.
     # There is nothing here, nor at the TFTP server, that offers `windowsize`: with loss EDK2 floods the network.
     file, server = name.encode(), config.next_server.encode()
-    named = opt.encode_option(opt.TFTP_SERVER_NAME, server) + opt.encode_option(opt.BOOT_FILE, file)
+    named = opt.encode_text(opt.TFTP_SERVER_NAME, server) + opt.encode_text(opt.BOOT_FILE, file)
     return server, file, named

@@ -10,7 +10,8 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
+from functools import cached_property
 from typing import Final
 
 from cryptography import x509
@@ -49,7 +50,7 @@ from provisioner.attestation.judge import (
     parse_keys,
 )
 from provisioner.attestation.keys import check_attestation_key, check_endorsement_key
-from provisioner.attestation.measurements import ImageMeasurements, learn_firmware
+from provisioner.attestation.measurements import ImageMeasurements, learn_firmware, why_log_shows_no_boot
 from provisioner.attestation.outcome import EvidenceRefused, Reason
 from provisioner.join.admission.attestation import (
     Challenge,
@@ -149,8 +150,8 @@ class TpmVerifier:
         question = shown.question
         if question.successor is not None:
             return shown.continued(question.successor)
-        if shown.never_had_log:
-            return shown.pending_without_log()
+        if shown.why_no_boot is not None:
+            return shown.without_boot(shown.why_no_boot)
         image = _measurements(question.image)
         if image is None:
             return shown.pending(
@@ -179,8 +180,6 @@ class TpmVerifier:
             return shown.proven(outcome.firmware, outcome.firmware_digest, counts)
         if outcome.reason in _UNKNOWN_FIRMWARE and not _was_proven(question.server):
             return shown.pending_firmware(outcome, image, profiles)
-        if outcome.reason is Reason.EVENT_LOG_MISSING:
-            return _refused(replace(outcome, message=no_log.gone(question.server.name)))
         return _refused(outcome)
 
 
@@ -246,7 +245,7 @@ class _Shown:
             f"list, then: kubectl provision attestation approve {self.question.server.name} --key {key}"
         )
         image = _measurements(self.question.image)
-        if image is None or self.never_had_log:
+        if image is None or (self.why_no_boot is not None and not _was_proven(self.question.server)):
             return self.pending(Reason.ENDORSEMENT_KEY_UNKNOWN.value, message)
         return self._pending_log(Reason.ENDORSEMENT_KEY_UNKNOWN.value, lambda _: message, image, profiles)
 
@@ -299,20 +298,27 @@ class _Shown:
             seal=self._seal(),
         )
 
-    @property
-    def never_had_log(self) -> bool:
-        """Whether the firmware started the machine, gives no event log of it, and is that of a server that has proved
-        none before. Who has, and drops the log, hides what it booted."""
-        is_started_by_firmware = self.question.successor is None
-        return is_started_by_firmware and not self.evidence.event_log and not _was_proven(self.question.server)
+    @cached_property
+    def why_no_boot(self) -> str | None:
+        """Why the log cannot show which kernel the firmware started. That is no evidence of a wrong one."""
+        return why_log_shows_no_boot(self.evidence.event_log) if self.question.successor is None else None
 
-    def pending_without_log(self) -> Proof:
-        """Of the TPM keys, activation and quote are known; of what it booted nothing."""
-        return self.pending("EventLogMissing", no_log.never_there(self.question.server.name))
+    def without_boot(self, why: str) -> Proof:
+        """Of the TPM keys, activation and quote are known; of what it booted nothing. Who has proved its firmware, and
+        shows it no more, hides what it booted."""
+        reason, server = Reason.EVENT_LOG_MISSING, self.question.server
+        if not _was_proven(server):
+            return self.pending(reason.value, no_log.never_there(server.name, why))
+        confirmed = self._confirmed_quote()
+        return _refused(
+            confirmed
+            if isinstance(confirmed, EvidenceRefused)
+            else EvidenceRefused(reason, no_log.gone(server.name, why))
+        )
 
     def pending(self, reason: str, message: str) -> Proof:
-        """What was started by kexec is in no log, and of what has none the quote alone holds; else the log, too."""
-        is_without = self.question.successor is not None or self.never_had_log
+        """What was started by kexec is in no log, and a log may show no boot: then the quote alone holds."""
+        is_without = self.question.successor is not None or self.why_no_boot is not None
         confirmed = self._confirmed_quote() if is_without else self._confirmed_log()
         if isinstance(confirmed, EvidenceRefused):
             return _refused(confirmed)

@@ -33,6 +33,9 @@ TFTP_SERVER_NAME: Final = 66
 BOOT_FILE: Final = 67
 USER_CLASS: Final = 77
 CLIENT_ARCHITECTURE: Final = 93
+MACHINE_IDENTIFIER: Final = 97
+_MACHINE_IDENTIFIER_BYTES: Final = 17
+_TEXTS: Final = frozenset((VENDOR_CLASS, TFTP_SERVER_NAME, BOOT_FILE))
 _PAD, _END = 0, 255
 
 NO_ADDRESS: Final = IPv4Address(0)
@@ -63,8 +66,8 @@ _OF_CLIENTS: Final = frozenset((Kind.DISCOVER, Kind.REQUEST, Kind.DECLINE, Kind.
 @dataclass(frozen=True, kw_only=True)
 class Request:
     """What a host says. `has`: the address that it uses already (ciaddr), 0.0.0.0 if none; `requested` and `server`:
-    what options 50 and 54 name; `identifier`, `vendor_class`, `user_class`, `architecture`: options 61, 60, 77 and 93
-    as they came."""
+    what options 50 and 54 name; `identifier`, `vendor_class`, `user_class`, `architecture`, `machine_identifier`:
+    options 61, 60, 77, 93 and 97 as they came."""
 
     kind: Kind
     transaction: int
@@ -77,6 +80,7 @@ class Request:
     vendor_class: bytes = b""
     user_class: bytes = b""
     architecture: bytes = b""
+    machine_identifier: bytes = b""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -105,6 +109,7 @@ def decode(data: bytes) -> Request | None:
         return None
     requested, server = options.get(REQUESTED_ADDRESS), options.get(SERVER_IDENTIFIER)
     kind, identifier = options.get(MESSAGE_TYPE, b""), options.get(CLIENT_IDENTIFIER)
+    machine = options.get(MACHINE_IDENTIFIER, b"")
     if len(kind) != 1 or kind[0] not in _OF_CLIENTS:
         return None
     if any(each is not None and len(each) != 4 for each in (requested, server)):
@@ -121,6 +126,7 @@ def decode(data: bytes) -> Request | None:
         vendor_class=options.get(VENDOR_CLASS, b"")[:255],
         user_class=options.get(USER_CLASS, b"")[:255],
         architecture=options.get(CLIENT_ARCHITECTURE, b"")[:255],
+        machine_identifier=machine if len(machine) == _MACHINE_IDENTIFIER_BYTES else b"",
     )
 
 
@@ -146,7 +152,12 @@ def encode(reply: Reply) -> bytes:
     options = [(MESSAGE_TYPE, bytes((reply.kind,))), *reply.options]
     if request.identifier is not None:
         options.append((CLIENT_IDENTIFIER, request.identifier))  # as it came: RFC 6842
-    said += b"".join(bytes((code, len(value))) + value for code, value in options) + bytes((_END,))
+    if request.machine_identifier and reply.next_server != NO_ADDRESS:
+        options.append((MACHINE_IDENTIFIER, request.machine_identifier))  # to firmware, as it came: RFC 4578, 2.3
+    # Some firmware reads text up to a zero, whatever its length says: a PAD behind it is that zero.
+    said += b"".join(bytes((code, len(value))) + value + bytes(code in _TEXTS) for code, value in options) + bytes(
+        (_END,)
+    )
     return said.ljust(_SHORTEST_REPLY, bytes((_PAD,)))
 
 

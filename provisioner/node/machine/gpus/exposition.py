@@ -121,9 +121,23 @@ def _errors(gpus: Sequence[Mapping[str, Any]], log: KernelLog) -> Iterator[str]:
                 yield _sample("nvlink_errors_total", _labels(gpu) | {"kind": kind}, gpu["nvlinkErrors"][kind])
     yield from _head("xid_errors_total", "Lines with that XID in the kernel log of this boot.", "counter")
     for each in log.xids.values():
+        if "kind" in each or "severity" in each:
+            continue
         uuid = next((gpu.get("uuid", "") for gpu in gpus if gpu.get("pciAddress") == each["address"]), "")
         labels = {"uuid": uuid, "pci_address": each["address"], "xid": each["xid"]}
         yield _sample("xid_errors_total", labels, each["count"])
+    yield from _head("xid_nonfatal_errors_total", "Lines with an XID that the driver calls nonfatal.", "counter")
+    for each in log.xids.values():
+        if "kind" not in each and "severity" in each:
+            labels = {"pci_address": each["address"], "xid": each["xid"]}
+            yield _sample("xid_nonfatal_errors_total", labels, each["count"])
+    yield from _head("nvswitch_errors_total", "Lines with that SXid in the kernel log of this boot.", "counter")
+    for each in log.xids.values():
+        if "kind" in each:
+            labels = {"pci_address": each["address"], "sxid": each["xid"], "severity": each.get("severity", "")}
+            yield _sample("nvswitch_errors_total", labels, each["count"])
+    yield from _head("xid_unread_lines_total", "Lines that look like an XID and were not understood.", "counter")
+    yield f"{PREFIX}xid_unread_lines_total {log.unread_count}"
 
 
 def _pods(gpus: Sequence[Mapping[str, Any]], pods: Sequence[Mapping[str, Any]] | None) -> Iterator[str]:

@@ -63,6 +63,8 @@ def gpu_facts(reading: Mapping[str, Any] | None, log: KernelLog) -> dict[str, An
         driver["kernelLogUnreadable"] = True
     if log.xids_left_out:
         driver["xidsLeftOut"] = True
+    if log.unread:
+        driver["xidsUnread"] = list(log.unread)
     facts: dict[str, Any] = {"gpuDriver": driver}
     if gpus := [_gpu(each) for each in reading.get("gpus", ())]:
         facts["gpus"] = gpus

@@ -1,4 +1,5 @@
-"""What NVIDIA's driver told the kernel log in this boot: XIDs, and why it did not start. Read as it comes.
+"""What NVIDIA's drivers told the kernel log in this boot: XIDs of GPUs, SXids of NVSwitches, and why the driver did not
+start. Read as it comes.
 
 An agent that is started again reads the log's ring anew, as far as it goes back.
 """
@@ -19,7 +20,14 @@ MOST_COMPLAINTS = 4
 COMPLAINT_LENGTH = 160
 _RECORD_BYTES = 8192
 
-_XID = re.compile(r"NVRM: Xid \((?:PCI:)?([0-9a-fA-F:.]{5,16})\): ([0-9]{1,5})\b")
+_XID = re.compile(r"\b(S?)Xid \((?:PCI:)?([0-9a-fA-F:.]{5,16})\b[^)]{0,80}\): ([0-9]{1,5})\b(.*)", re.DOTALL)
+"""Behind the address stand the instances of MIG: ` GPU-I:05 GPU-CI:00`."""
+_LOOKS_LIKE_ONE = re.compile(r"\bS?Xid\b")
+_DETAILS = re.compile(r"\W*(?:Severity \d|Data \{)")
+"""Further lines of an SXid that was told of."""
+_SEVERITY = re.compile(r"\b(Non-?fatal|Fatal)\b", re.IGNORECASE)
+_TELL_THEIR_SEVERITY = range(144, 151)
+"""XIDs of NVLink 5."""
 _RECOVERED = re.compile(r"\b154, .* to 0x0 \(None\)")
 """Whoever resets a GPU is told by an XID that nothing more is to be done: no error."""
 _COMPLAINTS = re.compile(
@@ -31,7 +39,9 @@ _TIME = re.compile(rb"[0-9]+,[0-9]+,([0-9]+),")
 
 
 class KernelLog:
-    """What was found so far. `xids`: the first of each pair of GPU and XID, with how many lines it has."""
+    """What was found so far. `xids`: the first of each pair of GPU and XID, with how many lines it has; one that the
+    driver calls nonfatal is of another pair, as is one of an NVSwitch. `unread`: lines that look like an XID, and could
+    not be read."""
 
     def __init__(self, path: str, wall_clock: Callable[[], float] = time.time) -> None:
         self._path = path
@@ -40,8 +50,10 @@ class KernelLog:
         self._begun = 0.0
         self._rest = b""
         self.is_readable = True
-        self.xids: dict[tuple[str, int], dict[str, Any]] = {}
+        self.xids: dict[tuple[Any, ...], dict[str, Any]] = {}
         self.xids_left_out = 0
+        self.unread: list[str] = []
+        self.unread_count = 0
         self.complaints: list[str] = []
 
     def look(self) -> None:
@@ -79,22 +91,46 @@ class KernelLog:
             return
         text = words.decode("utf-8", "replace")
         if xid := _XID.search(text):
-            if not _RECOVERED.search(text):
-                self._count(pci_address(xid[1]), int(xid[2]), self._begun + int(moment[1]) / 1e6)
-        elif _COMPLAINTS.search(text) and len(self.complaints) < MOST_COMPLAINTS:
-            complaint = "".join(c if c.isprintable() else " " for c in text)[:COMPLAINT_LENGTH].strip()
-            if complaint not in self.complaints:
-                self.complaints.append(complaint)
+            if not _RECOVERED.search(text) and not (xid[1] and _DETAILS.match(xid[4])):
+                self._count(xid, self._begun + int(moment[1]) / 1e6)
+        elif _LOOKS_LIKE_ONE.search(text):
+            self.unread_count += 1
+            _keep(self.unread, text)
+        elif _COMPLAINTS.search(text):
+            _keep(self.complaints, text)
 
-    def _count(self, address: str, xid: int, moment: float) -> None:
-        known = self.xids.get((address, xid))
-        if known is not None:
-            known["count"] += 1
-        elif len(self.xids) < MOST_XIDS:
-            when = time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime(moment))
-            self.xids[address, xid] = {"address": address, "xid": xid, "count": 1, "time": when}
-        else:
+    def _count(self, found: re.Match[str], moment: float) -> None:
+        address, number = pci_address(found[2]), int(found[3])
+        kind: dict[str, str] = {"kind": "SXid"} if found[1] else {}
+        said = _SEVERITY.search(found[4]) if kind or number in _TELL_THEIR_SEVERITY else None
+        severity = ("Fatal" if said[1].lower() == "fatal" else "Nonfatal") if said else ""
+        if severity and (kind or severity == "Nonfatal"):
+            kind["severity"] = severity
+        key = (address, number, *kind.values())
+        if key in self.xids:
+            self.xids[key]["count"] += 1
+            return
+        if len(self.xids) >= MOST_XIDS:
             self.xids_left_out += 1
+            if not self._make_room(number):
+                return
+        when = time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime(moment))
+        self.xids[key] = {"address": address, "xid": number, "count": 1, "time": when, **kind}
+
+    def _make_room(self, number: int) -> bool:
+        """By the last of an XID that many GPUs have had: the first of another must not be lost among them."""
+        numbers = [key[1] for key in self.xids]
+        most = max(numbers, key=numbers.count)
+        if number in numbers or numbers.count(most) < 2:
+            return False
+        del self.xids[next(key for key in reversed(self.xids) if key[1] == most)]
+        return True
+
+
+def _keep(lines: list[str], text: str) -> None:
+    line = "".join(c if c.isprintable() else " " for c in text)[:COMPLAINT_LENGTH].strip()
+    if line not in lines and len(lines) < MOST_COMPLAINTS:
+        lines.append(line)
 
 
 def pci_address(said: str) -> str:

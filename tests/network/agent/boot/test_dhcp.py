@@ -9,7 +9,7 @@ import pytest
 
 from provisioner.network.agent.boot.dhcp import answer, network_of
 from provisioner.network.agent.boot.plane import BootingHost, BootServices
-from provisioner.network.agent.dhcp.wire import Reply, decode
+from provisioner.network.agent.dhcp.wire import Reply, decode, encode
 from tests.network.agent.dhcp.messages import MAC, OTHER_MAC, PORT, message, read
 
 HOST = BootingHost("pf0", MAC, IPv4Address("10.80.0.21"))
@@ -47,6 +47,19 @@ def test_firmware_and_ipxe_get_the_boot_address_and_what_to_load(
     assert (name.decode() if name is not None else None) == file
     if server is not None:
         assert (head.siaddr, head.file.rstrip(b"\0").decode()) == (server, file)
+
+
+@pytest.mark.parametrize("vendor_class", [b"PXEClient:Arch:00007", b"PXEClient:Arch:00000", b"HTTPClient:Arch:00016"])
+def test_firmware_reads_text_up_to_a_zero_and_finds_its_machine_identifier(vendor_class: bytes) -> None:
+    identifier = bytes(range(17))
+    options = (("vendor_class_id", vendor_class), ("client_id", b"\1" * 7))
+    reply = answered(message("discover", *options, ("pxe_client_machine_identifier", identifier)))
+    assert reply is not None
+    data = encode(reply)
+    texts = [value for code, value in reply.options if code in (60, 66, 67)]
+    assert len(texts) == 2
+    assert all(data.partition(value)[2][:1] == b"\0" for value in texts)
+    assert bytes((97, 17)) + identifier in data
 
 
 def test_an_operating_system_gets_the_address_of_its_vpc_and_none_without_one() -> None:
