@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from ipaddress import ip_network
 from typing import Any
 
 import pytest
@@ -177,21 +178,107 @@ def test_a_peer_takes_no_address_of_ours_by_a_route_and_sends_from_none(peers: W
     assert state(peers, "d1") == ["Tenant", "Tenant"], "each has its own"
 
 
-def test_a_peer_takes_no_address_of_another_peer_by_a_route(peers: World) -> None:
-    """Whichever of the two we name first: who has a route to what another one holds is the one that gives way."""
+@pytest.fixture
+def shared(peers: World) -> World:
+    """Green is a peer of blue, too, and on a DPU of its own."""
     peers.namespace("green")
     peers.machine(4, "green")
-    peers.add(vpc("green", cidrs=["10.3.0.0/24"], peers=[{"namespace": "blue", "name": "main"}]))
-    peers.add(attachment("green", "a4", "s4"))
-    named = [{"namespace": "red", "name": "main"}, {"namespace": "green", "name": "main"}]
-    peers.change(VPC, "main", "blue", peers=named)
-    peers.settle()
-    assert peers.vpc_ready("green") == peers.vpc_ready("red") == ("True", "Allocated")
-    peers.change(VPC, "main", "red", routes=[{"destination": "10.3.0.0/25", "nextHop": "10.2.0.9"}])
-    peers.settle()
-    assert peers.vpc_ready("green") == ("True", "Allocated")
-    assert peers.vpc_ready("red") == ("False", "PeersOverlap")
-    assert len(str(domain(peers, "d2", "blue/main")["remotes"]).split("10.3.0.")) == 2
+    peers.add(vpc("green", cidrs=["10.3.0.0/24", "fd00:3::/64"], peers=[{"namespace": "blue", "name": "main"}]))
+    peers.add(attachment("green", "a4", "s4", addresses=["10.3.0.201", "fd00:3::c9"]))
+    name_both(peers, "red", "green")
+    return peers
+
+
+def name_both(world: World, *order: str) -> None:
+    world.change(VPC, "main", "blue", peers=[{"namespace": each, "name": "main"} for each in order])
+    world.settle()
+
+
+def behind(world: World) -> dict[str, str]:
+    """What blue's host on a DPU of its own reaches, and the DPU to which its packets go for it."""
+    remotes: Any = domain(world, "d2", "blue/main").get("remotes", ())
+    return {prefix: each["vtep"] for each in remotes for prefix in each["prefixes"]}
+
+
+def reached(world: World, tenant: str) -> bool:
+    """Whether that is all that the tenant's hosts have."""
+    return {str(ip_network(each)) for each in world.addresses(tenant)} <= behind(world).keys()
+
+
+ALL_READY = dict.fromkeys(("blue", "red", "green"), ("True", "Allocated"))
+
+
+@pytest.mark.parametrize("order", [("red", "green"), ("green", "red")], ids=["named first", "named last"])
+@pytest.mark.parametrize(
+    ("added", "address"),
+    [
+        ({"cidrs": ["10.2.0.0/24", "10.3.0.0/24"]}, "10.3.0.201"),
+        ({"cidrs": ["10.2.0.0/24", "10.3.0.128/25"]}, "10.3.0.201"),
+        ({"cidrs": ["10.2.0.0/24", "10.3.0.0/16"]}, "10.3.0.201"),
+        ({"cidrs": ["10.2.0.0/24", "fd00:3::/48"]}, "fd00:3::c9"),
+        ({"routes": [{"destination": "10.3.0.128/25", "nextHop": "10.2.0.9"}]}, "10.2.0.77"),
+    ],
+    ids=["a cidr", "half of it", "more than it", "by IPv6", "a route"],
+)
+def test_a_peer_takes_no_address_of_another_peer_by_what_it_adds(
+    shared: World, order: tuple[str, str], added: dict[str, Any], address: str
+) -> None:
+    """Whichever of the two we name first: who was a peer with the addresses stays one."""
+    name_both(shared, *order)
+    assert {each: shared.vpc_ready(each) for each in ALL_READY} == ALL_READY
+    shared.change(VPC, "main", "red", **added)
+    shared.add(attachment("red", "thief", "s3", function="pf1", addresses=[address]))
+    shared.settle()
+    assert shared.ready("red", "thief") == ("True", "Enforced"), "in a network of its own it may have any address"
+    taken = {prefix: vtep for prefix, vtep in behind(shared).items() if vtep == "10.255.0.3"}
+    assert taken == {}, "nothing of ours goes to red's host"
+    assert {behind(shared).get(each) for each in ("10.3.0.201/32", "fd00:3::c9/128")} == {"10.255.0.4"}
+    assert domain(shared, "d1", "red/main").get("peerVnis") is None, "nor does it send anything to us"
+    assert shared.vpc_ready("green") == ("True", "Allocated")
+    assert shared.vpc_ready("red") == shared.vpc_ready("blue") == ("False", "PeersOverlap")
+
+
+def test_two_peers_that_come_with_the_same_addresses_are_both_cut_off_and_told(shared: World) -> None:
+    name_both(shared)
+    shared.change(VPC, "main", "red", cidrs=["10.2.0.0/24", "10.3.0.0/24"])
+    name_both(shared, "green", "red")
+    assert {shared.vpc_ready(each) for each in ALL_READY} == {("False", "PeersOverlap")}
+    assert not reached(shared, "green")
+    assert "red" not in str(shared.vpc("green").status.conditions), "whose they are is blue's to know"
+    name_both(shared, "green")
+    assert reached(shared, "green")
+    assert shared.vpc_ready("green") == ("True", "Allocated")
+
+
+def test_a_peer_that_grows_into_addresses_of_nobody_stays_a_peer(shared: World) -> None:
+    """The honest twin."""
+    shared.change(VPC, "main", "red", cidrs=["10.2.0.0/24", "10.4.0.0/24"])
+    shared.settle()
+    assert reached(shared, "green")
+    assert reached(shared, "red")
+    assert shared.vpc_ready("blue") == shared.vpc_ready("red") == ("True", "Allocated")
+
+
+def test_who_leads_next_knows_whose_the_addresses_are(shared: World) -> None:
+    shared.lead()
+    shared.change(VPC, "main", "red", cidrs=["10.2.0.0/24", "10.3.0.0/24"])
+    shared.settle()
+    assert reached(shared, "green")
+
+
+def test_what_a_peer_changes_again_and_again_keeps_no_change_of_ours_waiting(
+    shared: World, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """What it holds is written on our VPC; its DPUs and ours are told at its own expense."""
+    monkeypatch.setattr(turns, "SECONDS_A_DPU", 5.0)
+    shared.settle(60)
+    for n in range(40):
+        routes = [{"destination": f"192.168.{n}.0/24", "nextHop": "10.2.0.9"}]
+        shared.change(VPC, "main", "red", routes=routes)
+        shared.settle(0.5)
+    shared.change(VPCAttachment, "a1", "blue", quarantined=True)
+    shared.settle(2)
+    assert shared.attachment("blue", "a1").status.addresses[0] not in str(domain(shared, "d2", "blue/main"))
 
 
 # On a DPU with somebody else

@@ -21,7 +21,7 @@ from provisioner.cluster.resources import ResourceType, of
 from provisioner.cluster.source import Object, look_up
 from provisioner.network.control.claims.claimer import MOST_ATTEMPTS, Claimer
 from provisioner.network.control.claims.wanted import TakenVNIs, Wanted, want_vni
-from provisioner.network.control.compile.peers import peer_trouble
+from provisioner.network.control.compile.peers import held_by_peers, peer_trouble
 from provisioner.network.control.compile.security import missing_of
 from provisioner.network.control.compile.view import route_trouble
 from provisioner.network.control.facts import Facts
@@ -71,7 +71,8 @@ class VPCs:
             return BEHIND_SECONDS
         trouble = wanted.trouble or self._trouble(key, vpc)
         attachments = list(self._facts.attachments_of(key))
-        status = vpc_status(vpc, self._facts.vni_of(vpc), attachments, trouble, self._clock())
+        peers = held_by_peers(vpc, self._facts.vpc)
+        status = vpc_status(vpc, self._facts.vni_of(vpc), attachments, peers, trouble, self._clock())
         if to_json(status) != to_json(vpc.status):
             self._write(key, body, vpc, to_json(status))
         return RETRY_SECONDS if trouble is not None else RESYNC_SECONDS

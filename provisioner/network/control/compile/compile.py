@@ -8,15 +8,16 @@ alone, and those DPUs are its members.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from functools import lru_cache
-from ipaddress import IPv4Address, IPv4Network, IPv6Network, ip_network
+from ipaddress import IPv4Address
 from typing import Any, Final
 
 from provisioner.api.card import CardConfiguration
 from provisioner.api.codec import to_json
 from provisioner.api.dpu_network import DPUVPC, DPUEvpn, DPUNetworkSpec, HostBoot, RemotePrefixes
+from provisioner.network.control.compile.overlap import is_inside
 from provisioner.network.control.compile.room import fitting_domains, fitting_ports, isolated, tenant_of
 from provisioner.network.control.compile.view import VPCView, port_of, prefix_order
 
@@ -127,7 +128,7 @@ def _reach(view: VPCView, peers: Sequence[VPCView]) -> list[tuple[str, RemotePre
     for source in sources:
         for each in source.forwarding:
             for prefix in each.prefixes:
-                if prefix not in taken and (source is view or not _is_inside(prefix, (*view.cidrs, *view.routes))):
+                if prefix not in taken and (source is view or not is_inside(prefix, (*view.cidrs, *view.routes))):
                     found.setdefault(prefix, each.place)
     by_dpu: dict[tuple[str, str], list[str]] = {}
     for prefix, place in found.items():
@@ -140,17 +141,3 @@ def _reach(view: VPCView, peers: Sequence[VPCView]) -> list[tuple[str, RemotePre
         view.kept.clear()  # most of it was made with peers as they were before
     view.kept[key] = tuple(peers), table  # with the peers: while they are held, nothing else has their ids
     return table
-
-
-def _is_inside(prefix: str, others: Iterable[str]) -> bool:
-    """Whether `prefix` would take addresses of one of `others` away: it is as long, or longer."""
-    subnet = ip_network(prefix)
-    return any(_is_subnet(subnet, ip_network(each)) for each in others)
-
-
-def _is_subnet(subnet: IPv4Network | IPv6Network, other: IPv4Network | IPv6Network) -> bool:
-    if isinstance(subnet, IPv4Network) and isinstance(other, IPv4Network):
-        return subnet.subnet_of(other)
-    if isinstance(subnet, IPv6Network) and isinstance(other, IPv6Network):
-        return subnet.subnet_of(other)
-    return False
