@@ -11,6 +11,7 @@ from provisioner.api import VPC, Server, VPCAttachment
 from provisioner.api.codec import decode, encode
 from provisioner.cluster.resources import of
 from provisioner.network.control import turns
+from provisioner.network.control.compile import room
 from tests.network.control.objects import attachment, pool, tenants_server, vpc
 from tests.network.control.world import World
 
@@ -298,6 +299,64 @@ def test_a_function_that_the_card_has_not_isolates_its_attachment_and_no_other_o
     assert world.ready("red", "vf") == ("True", "Enforced")
     assert world.ready("blue", "none") == ("False", "DPUDisagrees")
     assert world.attachment("blue", "none").status.forwarding_state == "Isolated"
+
+
+@pytest.fixture
+def crowded(world: World) -> World:
+    """Blue attaches more functions of its server than a DPU can be told of; the card has none of them."""
+    world.add(vpc("blue", "large", cidrs=["10.8.0.0/16"]))
+    names = [f"pf1vf{n}" for n in range(270)]
+    world.add(*(attachment("blue", f"n{n}", "s1", function=name, vpcRef="large") for n, name in enumerate(names)))
+    world.settle(20)
+    assert len(state(world, "d1")) == 256
+    return world
+
+
+def test_functions_that_the_card_has_not_take_no_room_from_those_that_were_assigned(crowded: World) -> None:
+    """However many the server's tenant attaches, and whoever comes first."""
+    crowded.change(Server, "d1", dpu={"functions": [{"name": "pf9vf9", "tenant": "red"}]})
+    crowded.add(attachment("red", "vf", "s1", function="pf9vf9"))
+    crowded.settle(20)
+    assert crowded.ready("red", "vf") == ("True", "Enforced")
+    reasons = [crowded.ready("blue", f"n{n}")[1] for n in range(270)]
+    assert (reasons.count("Enforced"), reasons.count("DPUFull")) == (254, 16), "a1 has one, too"
+    assert len(state(crowded, "d1")) == 256
+
+
+def test_a_tenant_that_gives_functions_back_has_others_attached(crowded: World) -> None:
+    """The honest twin."""
+    for n in range(20):
+        crowded.remove(VPCAttachment, f"n{n}", "blue")
+    crowded.settle(40)
+    assert {crowded.ready("blue", f"n{n}") for n in range(20, 270)} == {("True", "Enforced")}
+
+
+def mutual(world: World, tenant: str, *names: str) -> None:
+    """The tenant's VPC main, and each of these others of its own, are peers."""
+    for number, name in enumerate(names):
+        main = [{"namespace": tenant, "name": "main"}]
+        world.add(vpc(tenant, name, cidrs=[f"10.{100 + number}.0.0/24"], peers=main))
+    world.change(VPC, "main", tenant, peers=[{"namespace": tenant, "name": name} for name in names])
+
+
+def test_the_peers_of_one_tenant_take_none_of_another_and_who_has_too_many_is_told(
+    world: World, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(room, "MOST_VPCS", 8)
+    world.change(Server, "d1", dpu={"functions": [{"name": "pf0vf1", "tenant": "red"}]})
+    world.add(attachment("red", "vf", "s1", function="pf0vf1"))
+    mutual(world, "red", "zzz")
+    mutual(world, "blue", *(f"b{n}" for n in range(8)))
+    world.settle(20)
+    assert world.ready("red", "vf") == ("True", "Enforced")
+    assert len(domain(world, "d1", "red/main")["peerVnis"]) == 1  # type: ignore[arg-type]
+    assert world.ready("blue", "a1") == ("False", "PeersLeftOut")
+    assert all(f"blue/b{n}" in world.message("blue", "a1") for n in (5, 6, 7)), "and which ones"
+    assert state(world, "d1") == ["Tenant", "Tenant"], "in its own VPC all passes"
+
+    world.change(VPC, "main", "blue", peers=[{"namespace": "blue", "name": f"b{n}"} for n in range(5)])
+    world.settle(20)
+    assert world.ready("blue", "a1") == ("True", "Enforced")
 
 
 # Who changes its own again and again

@@ -100,6 +100,11 @@ class Facts:
         bodies = self.lookups.dpus_by_host.get(spec.server_ref)
         return place(attachment, server, [decode_shared(Server, each) for each in bodies])
 
+    def functions_assigned(self, dpu: str) -> frozenset[str]:
+        """Those of a card that its administrators have named."""
+        card = look_up(Server, self.caches.servers, dpu)
+        return frozenset(each.name for each in card.spec.dpu.functions) if card and card.spec.dpu else frozenset()
+
     def host_boot_of(self, dpu: str) -> HostBoot | None:
         """The host that boots through a DPU."""
         card = look_up(Server, self.caches.servers, dpu)

@@ -55,6 +55,27 @@ DEFENCES: Final[Mapping[str, Defence]] = {
         {"provisioner.network.control.follow:_peers_that_hold_else": always({"blue/main"})},
         sees=r"10\.1\.0\.\d+",
     ),
+    "tests/network/control/test_compile.py::test_a_peer_that_is_too_large_is_left_out_and_isolates_nobody": Defence(
+        "MOST_BYTES_OF_REACH is 1 GiB",
+        {f"{_ROOM}:MOST_BYTES_OF_REACH": instead(1 << 30)},
+        sees=r"10\.101\.\d+\.3/32",
+    ),
+    "tests/attacks/test_hostile_tenants.py::"
+    "test_functions_that_the_card_has_not_take_no_room_from_those_that_were_assigned": Defence(
+        "whoever comes first is attached",
+        {
+            "provisioner.network.control.attachments:has_room": instead(
+                lambda function, _assigned, claimed: function in claimed or len(claimed) < 256
+            )
+        },
+        sees="DPUFull",
+    ),
+    "tests/attacks/test_hostile_tenants.py::"
+    "test_the_peers_of_one_tenant_take_none_of_another_and_who_has_too_many_is_told": Defence(
+        "whoever is named first has room",
+        {f"{_ROOM}:_fitting": instead(lambda sizes, most: {*sorted(sizes)[:most]})},
+        sees="PeersLeftOut",
+    ),
     "tests/attacks/test_hostile_tenants.py::test_who_leads_next_knows_whose_the_addresses_are": Defence(
         "what peers hold is not written down",
         {"provisioner.network.control.vpcs:held_by_peers": always(())},

@@ -15,10 +15,12 @@ from hypothesis import strategies as st
 from provisioner.api import VPC, SecurityGroup
 from provisioner.api.codec import decode, to_json
 from provisioner.api.vpc import VPCRoute
+from provisioner.network.control.compile import room
 from provisioner.network.control.compile.compile import compile_network, to_object
 from provisioner.network.control.compile.overlap import first_shared
 from provisioner.network.control.compile.peers import held_by_peers, peer_trouble, peers_of
 from provisioner.network.control.compile.place import Place
+from provisioner.network.control.compile.room import room_for
 from provisioner.network.control.compile.security import rules_of
 from provisioner.network.control.compile.view import Endpoint, VPCView, make_view, port_of, route_trouble
 from tests.network.control import objects
@@ -358,6 +360,85 @@ def test_many_small_vpcs_of_one_tenant_leave_room_for_a_larger_one_of_another() 
     honest = [endpoint(dpu, f"10.99.{dpu}.3", function="pf0vf1") for dpu in range(1, 250)]
     spec = compiled(1, *big_vpcs(9, 249), view("small/a", 99, *honest))
     assert len(domain(spec, 99)["members"]) == 248
+
+
+def test_a_peer_that_is_too_large_is_left_out_and_isolates_nobody() -> None:
+    """Of the VPC that has named it; what its own hosts reach of each other stays."""
+    hosts = [
+        endpoint(dpu, f"10.{n}.{dpu}.3", function=f"pf{n}", prefixes=tuple(f"10.{dpu}.{k}.{n}/32" for k in range(64)))
+        for dpu in range(4, 250)
+        for n in (101, 102, 103)
+    ]
+    vf = {"function": "pf0vf1"}
+    a = view("small/a", 99, endpoint(1, "10.99.0.3", **vf), endpoint(2, "10.99.0.5", **vf), peers=("big/b", "small/c"))
+    b = view("big/b", 1, *hosts, peers=("small/a",))
+    c = view("small/c", 98, endpoint(3, "10.98.0.3"), peers=("small/a",))
+    spec = compiled(1, a, b, c)
+    assert domain(spec, 99)["remotes"] == {"10.255.0.2": ["10.99.0.5/32"], "10.255.0.3": ["10.98.0.3/32"]}
+    assert domain(spec, 99)["peerVnis"] == [98]
+    assert [each["state"] for each in spec["ports"]] == ["Tenant"]
+    views = {each.key: each for each in (a, b, c)}
+    assert room_for("d1", views, with_remotes=True).left_out == {("small/a", "big/b")}
+    assert not room_for("d1", views, with_remotes=False).left_out, "routes by EVPN are in no object"
+
+
+def peering(tenant: str, first: int, vpcs: int, peers: int) -> list[VPCView]:
+    """So many VPCs of a tenant with a port on the first DPU, and for each so many peers, which are other tenants'."""
+    found = []
+    for number in range(vpcs):
+        vni, key = first + number * (peers + 1), f"{tenant}/{number}"
+        names = [f"{other}/{tenant}-{number}" for other in (f"p{n}" for n in range(peers))]
+        address = f"10.{vni >> 8}.{vni & 255}.3"
+        found.append(view(key, vni, endpoint(1, address, function=f"pf1vf{vni}"), peers=tuple(names), cidrs=()))
+        found += [view(name, vni + n, peers=(key,), cidrs=()) for n, name in enumerate(names, start=1)]
+    return found
+
+
+def test_the_peers_of_one_tenant_leave_room_for_those_of_another() -> None:
+    """Whatever their names are."""
+    for greedy, honest in (("aaa", "zzz"), ("zzz", "aaa")):
+        many, few = peering(greedy, 1, 16, 16), peering(honest, 600, 1, 2)
+        spec = compiled(1, *many, *few)
+        assert len(spec["vpcs"]) == 256
+        assert domain(spec, 600)["peerVnis"] == [601, 602]
+        told = {each.key: domain(spec, each.vni)["peerVnis"] for each in many if each.key.startswith(greedy)}
+        left_out = room_for("d1", {each.key: each for each in (*many, *few)}, with_remotes=True).left_out
+        assert {key for key, _ in left_out} <= told.keys()
+        assert sum(map(len, told.values())) + len(left_out) == 16 * 16, "each is told of or left out"
+
+
+def test_two_tenants_with_more_peers_than_there_is_room_for_have_as_many() -> None:
+    spec = compiled(1, *peering("aaa", 1, 12, 16), *peering("zzz", 600, 12, 16))
+    told = {tenant: sum(len(each.get("peerVnis", ())) for each in spec["vpcs"] if each["vpc"].startswith(tenant))
+            for tenant in ("aaa", "zzz")}  # fmt: skip
+    assert told == {"aaa": (256 - 24) // 2, "zzz": (256 - 24) // 2}
+
+
+SIZES = st.dictionaries(
+    st.integers(0, 99), st.tuples(st.sampled_from("abc"), st.integers(0, 1), st.integers(1, 60)), max_size=12
+)
+
+
+@given(SIZES, st.integers(0, 120))
+def test_each_tenant_has_its_share_of_what_there_is_whatever_the_others_ask_for(
+    sizes: dict[int, tuple[str, int, int]], most: int
+) -> None:
+    found = room._fitting(sizes, most)
+    assert sum(sizes[each][2] for each in found) <= most
+    for tenant in {each[0] for each in sizes.values()}:
+        mine = {key: each for key, each in sizes.items() if each[0] == tenant}
+        if sum(each[2] for each in mine.values()) <= most // len({each[0] for each in sizes.values()}):
+            assert mine.keys() <= found
+
+
+def test_of_functions_those_that_were_assigned_have_room_and_the_rest_is_for_the_servers_tenant() -> None:
+    others = [f"pf1vf{n}" for n in range(300)]
+    assert room.has_room("pf9vf9", {"pf9vf9"}, others)
+    assert room.has_room("pf1", {"pf9vf9"}, others[:254])
+    assert not room.has_room("pf1", {"pf9vf9"}, others[:255]), "one is kept for the one that was assigned"
+    assert room.has_room("pf1", (), others[:255])
+    kept = [each for each in others if room.has_room(each, {"pf9vf9"}, others)]
+    assert len(kept) == 255
 
 
 def test_the_rules_of_one_tenant_isolate_no_port_of_another() -> None:

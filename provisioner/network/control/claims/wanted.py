@@ -173,8 +173,9 @@ def want_for_attachment(
 def _full(at: Place) -> Trouble:
     return Trouble(
         reason="DPUFull",
-        message=f"{MOST_PORTS} functions of DPU '{at.dpu}' are attached already, which is as many as it enforces: "
-        "attach another server, or delete attachments of this one",
+        message=f"DPU '{at.dpu}' enforces {MOST_PORTS} functions, of which as many are attached already as are for the "
+        f"tenant of its server, and {at.function} is none of those that its administrators have named in "
+        "spec.dpu.functions: attach another server, or delete attachments of this one",
     )
 
 
