@@ -359,6 +359,18 @@ def test_the_peers_of_one_tenant_take_none_of_another_and_who_has_too_many_is_to
     assert world.ready("blue", "a1") == ("True", "Enforced")
 
 
+def test_a_tenant_that_makes_vpc_after_vpc_leaves_identifiers_for_others(world: World) -> None:
+    world.add(pool(10001, 10100))
+    world.namespace("green")
+    for n in range(110):
+        world.add(vpc("blue", f"v{n}"))
+        world.settle(0.5)
+    assert world.vpc_ready("blue", "v109") == ("False", "VNIShareExhausted")
+    world.add(vpc("green"))
+    world.settle()
+    assert world.vpc_ready("green") == ("True", "Allocated")
+
+
 # Who changes its own again and again
 
 

@@ -88,6 +88,10 @@ class Facts:
         claims = self._counting(vpc.metadata.uid)
         return sorted(int(each.spec.value) for each in claims if each.spec.type == "VNI")
 
+    def vni_claims(self) -> list[NetworkClaim]:
+        """Those of all VPCs, those that were let go of among them."""
+        return [decode_shared(NetworkClaim, each) for each in self.lookups.vni_claims.get("VNI")]
+
     def held_by(self, attachment: VPCAttachment) -> Held:
         return Held(claims=tuple(sorted(self._counting(attachment.metadata.uid), key=lambda each: each.name)))
 

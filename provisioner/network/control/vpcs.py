@@ -96,7 +96,8 @@ class VPCs:
             return refused.get(name) or look_up(NetworkClaim, self._facts.caches.claims, name)
 
         pool = look_up(NetworkPool, self._facts.caches.pools, THE_POOL)
-        return want_vni(vpc, pool, self._facts.vnis_of(vpc), TakenVNIs(find))
+        held = self._facts.vnis_of(vpc)
+        return want_vni(vpc, pool, held, TakenVNIs(find), self._facts.vni_claims() if not held else ())
 
     def _make(self, key: str, vpc: VPC, wanted: Wanted) -> NetworkClaim | None:
         """Returns: the claim of another one that is in the way; None if all could be made."""
@@ -209,8 +210,8 @@ class Pools:
         if body is None or body["metadata"].get("deletionTimestamp"):
             return None
         pool = decode_shared(NetworkPool, body)
-        claims = [decode_shared(NetworkClaim, each) for each in self._facts.lookups.vni_claims.get("VNI")]
-        _tell(self._cluster, NetworkPool, pool, to_json(pool_status(pool, claims, self._clock())))
+        status = pool_status(pool, self._facts.vni_claims(), self._clock())
+        _tell(self._cluster, NetworkPool, pool, to_json(status))
         return RESYNC_SECONDS
 
 

@@ -414,23 +414,6 @@ def test_two_tenants_with_more_peers_than_there_is_room_for_have_as_many() -> No
     assert told == {"aaa": (256 - 24) // 2, "zzz": (256 - 24) // 2}
 
 
-SIZES = st.dictionaries(
-    st.integers(0, 99), st.tuples(st.sampled_from("abc"), st.integers(0, 1), st.integers(1, 60)), max_size=12
-)
-
-
-@given(SIZES, st.integers(0, 120))
-def test_each_tenant_has_its_share_of_what_there_is_whatever_the_others_ask_for(
-    sizes: dict[int, tuple[str, int, int]], most: int
-) -> None:
-    found = room._fitting(sizes, most)
-    assert sum(sizes[each][2] for each in found) <= most
-    for tenant in {each[0] for each in sizes.values()}:
-        mine = {key: each for key, each in sizes.items() if each[0] == tenant}
-        if sum(each[2] for each in mine.values()) <= most // len({each[0] for each in sizes.values()}):
-            assert mine.keys() <= found
-
-
 def test_of_functions_those_that_were_assigned_have_room_and_the_rest_is_for_the_servers_tenant() -> None:
     others = [f"pf1vf{n}" for n in range(300)]
     assert room.has_room("pf9vf9", {"pf9vf9"}, others)

@@ -7,16 +7,14 @@ does not fit is told to who has asked for it. Of one tenant its own VPCs go befo
 
 from __future__ import annotations
 
-from collections import defaultdict
 from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass, replace
-from typing import Final, TypeVar
+from typing import Final
 
 from provisioner.api.dpu_network import DPUPort
 from provisioner.network.control.compile.security import size_of_rule
 from provisioner.network.control.compile.view import VPCView
-
-K = TypeVar("K", int, str, tuple[str, str])
+from provisioner.rules.shares import fitting
 
 MOST_PORTS: Final = 256
 MOST_VPCS: Final = 256
@@ -60,8 +58,8 @@ def room_for(dpu: str, views: Mapping[str, VPCView], *, with_remotes: bool) -> R
         _, _, before = sizes.get((tenant, peer), (tenant, 1, domain))
         sizes[tenant, peer] = tenant, 1, before + (told if dpus[key] <= MOST_DPUS else MOST_BYTES_OF_REACH)
         counts[tenant, peer] = tenant, 1, int(peer not in here)
-    few = _fitting(counts, MOST_VPCS - len(here))
-    fits = _fitting({each: size for each, size in sizes.items() if each in few or not each[0]}, MOST_BYTES_OF_REACH)
+    few = fitting(counts, MOST_VPCS - len(here))
+    fits = fitting({each: size for each, size in sizes.items() if each in few or not each[0]}, MOST_BYTES_OF_REACH)
     own = frozenset(key for key in here if ("", key) in fits)
     told_of = {
         (key, peer)
@@ -85,7 +83,7 @@ def has_room(function: str, assigned: Collection[str], claimed: Iterable[str]) -
 def fitting_ports(ports: Iterable[DPUPort], tenants: Mapping[int, str]) -> list[DPUPort]:
     """By function; one whose rules do not fit lets nothing pass. tenants: by VNI."""
     kept = sorted(ports, key=lambda each: each.function)
-    fits = _fitting({each.function: (tenants[each.vni], 0, _size_of_rules(each)) for each in kept}, MOST_BYTES_OF_RULES)
+    fits = fitting({each.function: (tenants[each.vni], 0, _size_of_rules(each)) for each in kept}, MOST_BYTES_OF_RULES)
     return [each if each.function in fits else isolated(each) for each in kept]
 
 
@@ -97,33 +95,6 @@ def isolated(port: DPUPort) -> DPUPort:
 def tenant_of(vpc: str) -> str:
     """By the key of a VPC."""
     return vpc.partition("/")[0]
-
-
-def _fitting(sizes: Mapping[K, tuple[str, int, int]], most: int) -> set[K]:
-    """sizes: tenant, rank and size of each; of one tenant those of a lower rank go first, and then the smaller ones.
-    First each tenant has what fits into its share; what is left over goes to those first who ask for less."""
-    asked: defaultdict[str, int] = defaultdict(int)
-    for tenant, _, size in sizes.values():
-        asked[tenant] += size
-    used: defaultdict[str, int] = defaultdict(int)
-    found: set[K] = set()
-    for bound in (_share(asked.values(), most), most):
-        for key in sorted(sizes.keys() - found, key=lambda key: (asked[sizes[key][0]], *sizes[key][1:], key)):
-            tenant, _, size = sizes[key]
-            if used[tenant] + size <= bound and sum(used.values()) + size <= most:
-                found.add(key)
-                used[tenant] += size
-    return found
-
-
-def _share(asked: Iterable[int], most: int) -> int:
-    """The most that each may have so that all may: who asks for less leaves the rest to the others."""
-    waiting = sorted(asked)
-    for number, each in enumerate(waiting):
-        if each * (len(waiting) - number) > most:
-            return most // (len(waiting) - number)
-        most -= each
-    return most
 
 
 def _size(view: VPCView, with_remotes: bool) -> int:
