@@ -49,14 +49,16 @@ def room_for(dpu: str, views: Mapping[str, VPCView], *, with_remotes: bool) -> R
     dpus = {key: view.dpus for key, view in here.items()}
     for key, peer in wanted:
         dpus[key] += views[peer].dpus
-    # A peer comes to a tenant once, however many of its VPCs on the DPU have it.
+    # A peer's domain comes to a tenant once, however many of its VPCs on the DPU have the peer; its remotes to each.
     sizes = {("", key): (tenant_of(key), 0, _size(view, with_remotes)) for key, view in here.items()}
     counts: dict[tuple[str, str], tuple[str, int, int]] = {}
     for key, peer in wanted:
-        tenant, told = tenant_of(key), (views[peer].reach_bytes if with_remotes else 0)
+        tenant, remotes = tenant_of(key), 0
+        if with_remotes:
+            remotes = views[peer].reach_bytes if dpus[key] <= MOST_DPUS else MOST_BYTES_OF_REACH + 1
         domain = 0 if peer in here else _size(views[peer], with_remotes)
         _, _, before = sizes.get((tenant, peer), (tenant, 1, domain))
-        sizes[tenant, peer] = tenant, 1, before + (told if dpus[key] <= MOST_DPUS else MOST_BYTES_OF_REACH)
+        sizes[tenant, peer] = tenant, 1, before + remotes
         counts[tenant, peer] = tenant, 1, int(peer not in here)
     few = fitting(counts, MOST_VPCS - len(here))
     fits = fitting({each: size for each, size in sizes.items() if each in few or not each[0]}, MOST_BYTES_OF_REACH)
