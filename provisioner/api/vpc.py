@@ -19,6 +19,8 @@ from provisioner.api.rules import NAME_RULES
 from provisioner.api.schema import Column, FieldSchema, Kind, Rule, described
 
 MAX_CIDRS: Final = 8
+MAX_ROUTES: Final = 64
+MAX_PEERS: Final = 16
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -100,13 +102,13 @@ class VPCSpec:
         maximum=9166,
     )
     routes: tuple[VPCRoute, ...] = described(
-        "Addresses behind attachments.", default=(), max_items=64, list_map_keys=("destination",)
+        "Addresses behind attachments.", default=(), max_items=MAX_ROUTES, list_map_keys=("destination",)
     )
     peers: tuple[VPCPeer, ...] = described(
         "VPCs with which packets are exchanged; both must name each other, and neither may hold by its cidrs or routes "
         "what the other holds.",
         default=(),
-        max_items=16,
+        max_items=MAX_PEERS,
         list_map_keys=("namespace", "name"),
     )
     security_group_refs: tuple[str, ...] = described(
@@ -117,6 +119,19 @@ class VPCSpec:
         item=FieldSchema(doc="Name of a SecurityGroup.", max_length=63, rules=NAME_RULES),
     )
     infiniband: VPCInfiniBand | None = described("What it has on InfiniBand; nothing if absent.", default=None)
+
+
+@dataclass(frozen=True, kw_only=True)
+class VPCPeerStatus:
+    """A VPC that is named by this one and names it, and the addresses that it holds here."""
+
+    namespace: str = described("Namespace of the peer.", max_length=63)
+    name: str = described("Name of the peer.", max_length=63)
+    prefixes: tuple[str, ...] = described(
+        "Its cidrs and routes, sorted, as it was accepted with them: no other peer takes them by what it adds later.",
+        max_items=MAX_CIDRS + MAX_ROUTES,
+        item=FieldSchema(doc="Addresses, such as 10.2.0.0/16.", max_length=PREFIX_LENGTH),
+    )
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -132,6 +147,9 @@ class VPCStatus:
     )
     attachments: int | None = described("Attachments of the VPC.", default=None)
     enforced_attachments: int | None = described("Those of which the DPU has confirmed what holds.", default=None)
+    peers: tuple[VPCPeerStatus, ...] = described(
+        "Addresses that each of its peers holds.", default=(), max_items=MAX_PEERS
+    )
     conditions: tuple[Condition, ...] = described("Observations.", default=(), max_items=32, list_map_keys=("type",))
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from ipaddress import ip_network
 from typing import Any
 
 import pytest
@@ -10,6 +11,7 @@ from provisioner.api import VPC, Server, VPCAttachment
 from provisioner.api.codec import decode, encode
 from provisioner.cluster.resources import of
 from provisioner.network.control import turns
+from provisioner.network.control.compile import room
 from tests.network.control.objects import attachment, pool, tenants_server, vpc
 from tests.network.control.world import World
 
@@ -177,21 +179,107 @@ def test_a_peer_takes_no_address_of_ours_by_a_route_and_sends_from_none(peers: W
     assert state(peers, "d1") == ["Tenant", "Tenant"], "each has its own"
 
 
-def test_a_peer_takes_no_address_of_another_peer_by_a_route(peers: World) -> None:
-    """Whichever of the two we name first: who has a route to what another one holds is the one that gives way."""
+@pytest.fixture
+def shared(peers: World) -> World:
+    """Green is a peer of blue, too, and on a DPU of its own."""
     peers.namespace("green")
     peers.machine(4, "green")
-    peers.add(vpc("green", cidrs=["10.3.0.0/24"], peers=[{"namespace": "blue", "name": "main"}]))
-    peers.add(attachment("green", "a4", "s4"))
-    named = [{"namespace": "red", "name": "main"}, {"namespace": "green", "name": "main"}]
-    peers.change(VPC, "main", "blue", peers=named)
-    peers.settle()
-    assert peers.vpc_ready("green") == peers.vpc_ready("red") == ("True", "Allocated")
-    peers.change(VPC, "main", "red", routes=[{"destination": "10.3.0.0/25", "nextHop": "10.2.0.9"}])
-    peers.settle()
-    assert peers.vpc_ready("green") == ("True", "Allocated")
-    assert peers.vpc_ready("red") == ("False", "PeersOverlap")
-    assert len(str(domain(peers, "d2", "blue/main")["remotes"]).split("10.3.0.")) == 2
+    peers.add(vpc("green", cidrs=["10.3.0.0/24", "fd00:3::/64"], peers=[{"namespace": "blue", "name": "main"}]))
+    peers.add(attachment("green", "a4", "s4", addresses=["10.3.0.201", "fd00:3::c9"]))
+    name_both(peers, "red", "green")
+    return peers
+
+
+def name_both(world: World, *order: str) -> None:
+    world.change(VPC, "main", "blue", peers=[{"namespace": each, "name": "main"} for each in order])
+    world.settle()
+
+
+def behind(world: World) -> dict[str, str]:
+    """What blue's host on a DPU of its own reaches, and the DPU to which its packets go for it."""
+    remotes: Any = domain(world, "d2", "blue/main").get("remotes", ())
+    return {prefix: each["vtep"] for each in remotes for prefix in each["prefixes"]}
+
+
+def reached(world: World, tenant: str) -> bool:
+    """Whether that is all that the tenant's hosts have."""
+    return {str(ip_network(each)) for each in world.addresses(tenant)} <= behind(world).keys()
+
+
+ALL_READY = dict.fromkeys(("blue", "red", "green"), ("True", "Allocated"))
+
+
+@pytest.mark.parametrize("order", [("red", "green"), ("green", "red")], ids=["named first", "named last"])
+@pytest.mark.parametrize(
+    ("added", "address"),
+    [
+        ({"cidrs": ["10.2.0.0/24", "10.3.0.0/24"]}, "10.3.0.201"),
+        ({"cidrs": ["10.2.0.0/24", "10.3.0.128/25"]}, "10.3.0.201"),
+        ({"cidrs": ["10.2.0.0/24", "10.3.0.0/16"]}, "10.3.0.201"),
+        ({"cidrs": ["10.2.0.0/24", "fd00:3::/48"]}, "fd00:3::c9"),
+        ({"routes": [{"destination": "10.3.0.128/25", "nextHop": "10.2.0.9"}]}, "10.2.0.77"),
+    ],
+    ids=["a cidr", "half of it", "more than it", "by IPv6", "a route"],
+)
+def test_a_peer_takes_no_address_of_another_peer_by_what_it_adds(
+    shared: World, order: tuple[str, str], added: dict[str, Any], address: str
+) -> None:
+    """Whichever of the two we name first: who was a peer with the addresses stays one."""
+    name_both(shared, *order)
+    assert {each: shared.vpc_ready(each) for each in ALL_READY} == ALL_READY
+    shared.change(VPC, "main", "red", **added)
+    shared.add(attachment("red", "thief", "s3", function="pf1", addresses=[address]))
+    shared.settle()
+    assert shared.ready("red", "thief") == ("True", "Enforced"), "in a network of its own it may have any address"
+    taken = {prefix: vtep for prefix, vtep in behind(shared).items() if vtep == "10.255.0.3"}
+    assert taken == {}, "nothing of ours goes to red's host"
+    assert {behind(shared).get(each) for each in ("10.3.0.201/32", "fd00:3::c9/128")} == {"10.255.0.4"}
+    assert domain(shared, "d1", "red/main").get("peerVnis") is None, "nor does it send anything to us"
+    assert shared.vpc_ready("green") == ("True", "Allocated")
+    assert shared.vpc_ready("red") == shared.vpc_ready("blue") == ("False", "PeersOverlap")
+
+
+def test_two_peers_that_come_with_the_same_addresses_are_both_cut_off_and_told(shared: World) -> None:
+    name_both(shared)
+    shared.change(VPC, "main", "red", cidrs=["10.2.0.0/24", "10.3.0.0/24"])
+    name_both(shared, "green", "red")
+    assert {shared.vpc_ready(each) for each in ALL_READY} == {("False", "PeersOverlap")}
+    assert not reached(shared, "green")
+    assert "red" not in str(shared.vpc("green").status.conditions), "whose they are is blue's to know"
+    name_both(shared, "green")
+    assert reached(shared, "green")
+    assert shared.vpc_ready("green") == ("True", "Allocated")
+
+
+def test_a_peer_that_grows_into_addresses_of_nobody_stays_a_peer(shared: World) -> None:
+    """The honest twin."""
+    shared.change(VPC, "main", "red", cidrs=["10.2.0.0/24", "10.4.0.0/24"])
+    shared.settle()
+    assert reached(shared, "green")
+    assert reached(shared, "red")
+    assert shared.vpc_ready("blue") == shared.vpc_ready("red") == ("True", "Allocated")
+
+
+def test_who_leads_next_knows_whose_the_addresses_are(shared: World) -> None:
+    shared.lead()
+    shared.change(VPC, "main", "red", cidrs=["10.2.0.0/24", "10.3.0.0/24"])
+    shared.settle()
+    assert reached(shared, "green")
+
+
+def test_what_a_peer_changes_again_and_again_keeps_no_change_of_ours_waiting(
+    shared: World, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """What it holds is written on our VPC; its DPUs and ours are told at its own expense."""
+    monkeypatch.setattr(turns, "SECONDS_A_DPU", 5.0)
+    shared.settle(60)
+    for n in range(40):
+        routes = [{"destination": f"192.168.{n}.0/24", "nextHop": "10.2.0.9"}]
+        shared.change(VPC, "main", "red", routes=routes)
+        shared.settle(0.5)
+    shared.change(VPCAttachment, "a1", "blue", quarantined=True)
+    shared.settle(2)
+    assert shared.attachment("blue", "a1").status.addresses[0] not in str(domain(shared, "d2", "blue/main"))
 
 
 # On a DPU with somebody else
@@ -211,6 +299,76 @@ def test_a_function_that_the_card_has_not_isolates_its_attachment_and_no_other_o
     assert world.ready("red", "vf") == ("True", "Enforced")
     assert world.ready("blue", "none") == ("False", "DPUDisagrees")
     assert world.attachment("blue", "none").status.forwarding_state == "Isolated"
+
+
+@pytest.fixture
+def crowded(world: World) -> World:
+    """Blue attaches more functions of its server than a DPU can be told of; the card has none of them."""
+    world.add(vpc("blue", "large", cidrs=["10.8.0.0/16"]))
+    names = [f"pf1vf{n}" for n in range(270)]
+    world.add(*(attachment("blue", f"n{n}", "s1", function=name, vpcRef="large") for n, name in enumerate(names)))
+    world.settle(20)
+    assert len(state(world, "d1")) == 256
+    return world
+
+
+def test_functions_that_the_card_has_not_take_no_room_from_those_that_were_assigned(crowded: World) -> None:
+    """However many the server's tenant attaches, and whoever comes first."""
+    crowded.change(Server, "d1", dpu={"functions": [{"name": "pf9vf9", "tenant": "red"}]})
+    crowded.add(attachment("red", "vf", "s1", function="pf9vf9"))
+    crowded.settle(20)
+    assert crowded.ready("red", "vf") == ("True", "Enforced")
+    reasons = [crowded.ready("blue", f"n{n}")[1] for n in range(270)]
+    assert (reasons.count("Enforced"), reasons.count("DPUFull")) == (254, 16), "a1 has one, too"
+    assert len(state(crowded, "d1")) == 256
+
+
+def test_a_tenant_that_gives_functions_back_has_others_attached(crowded: World) -> None:
+    """The honest twin."""
+    for n in range(20):
+        crowded.remove(VPCAttachment, f"n{n}", "blue")
+    crowded.settle(40)
+    assert {crowded.ready("blue", f"n{n}") for n in range(20, 270)} == {("True", "Enforced")}
+
+
+def mutual(world: World, tenant: str, *names: str) -> None:
+    """The tenant's VPC main, and each of these others of its own, are peers."""
+    for number, name in enumerate(names):
+        main = [{"namespace": tenant, "name": "main"}]
+        world.add(vpc(tenant, name, cidrs=[f"10.{100 + number}.0.0/24"], peers=main))
+    world.change(VPC, "main", tenant, peers=[{"namespace": tenant, "name": name} for name in names])
+
+
+def test_the_peers_of_one_tenant_take_none_of_another_and_who_has_too_many_is_told(
+    world: World, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(room, "MOST_VPCS", 8)
+    world.change(Server, "d1", dpu={"functions": [{"name": "pf0vf1", "tenant": "red"}]})
+    world.add(attachment("red", "vf", "s1", function="pf0vf1"))
+    mutual(world, "red", "zzz")
+    mutual(world, "blue", *(f"b{n}" for n in range(8)))
+    world.settle(20)
+    assert world.ready("red", "vf") == ("True", "Enforced")
+    assert len(domain(world, "d1", "red/main")["peerVnis"]) == 1  # type: ignore[arg-type]
+    assert world.ready("blue", "a1") == ("False", "PeersLeftOut")
+    assert all(f"blue/b{n}" in world.message("blue", "a1") for n in (5, 6, 7)), "and which ones"
+    assert state(world, "d1") == ["Tenant", "Tenant"], "in its own VPC all passes"
+
+    world.change(VPC, "main", "blue", peers=[{"namespace": "blue", "name": f"b{n}"} for n in range(5)])
+    world.settle(20)
+    assert world.ready("blue", "a1") == ("True", "Enforced")
+
+
+def test_a_tenant_that_makes_vpc_after_vpc_leaves_identifiers_for_others(world: World) -> None:
+    world.add(pool(10001, 10100))
+    world.namespace("green")
+    for n in range(110):
+        world.add(vpc("blue", f"v{n}"))
+        world.settle(0.5)
+    assert world.vpc_ready("blue", "v109") == ("False", "VNIShareExhausted")
+    world.add(vpc("green"))
+    world.settle()
+    assert world.vpc_ready("green") == ("True", "Allocated")
 
 
 # Who changes its own again and again

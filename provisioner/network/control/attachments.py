@@ -22,11 +22,13 @@ from provisioner.cluster.resources import ResourceType, of
 from provisioner.cluster.source import Object, look_up
 from provisioner.network.control.claims.claimer import MOST_ATTEMPTS, Claimer
 from provisioner.network.control.claims.wanted import Wanted, vpc_trouble, want_for_attachment
+from provisioner.network.control.compile.peers import key_of
 from provisioner.network.control.compile.place import Place
-from provisioner.network.control.compile.room import MOST_PORTS
+from provisioner.network.control.compile.room import has_room, room_for
 from provisioner.network.control.compile.security import group_trouble, groups_of
 from provisioner.network.control.compile.view import Endpoint, port_of
 from provisioner.network.control.facts import Facts, addresses_of
+from provisioner.network.control.informers import function_in
 from provisioner.network.control.report.attachment import Standing, attachment_status
 from provisioner.network.control.trouble import Trouble
 from provisioner.network.control.writes import MANAGER, Generations
@@ -138,8 +140,8 @@ class Attachments:
 
     def _is_full(self, at: Place) -> bool:
         """Whether the DPU is told of as many functions as it can be, and not of this one."""
-        claimed = sorted(str(each["spec"]["value"]) for each in self._facts.lookups.claims_by_dpu.get(at.dpu))
-        return len(claimed) >= MOST_PORTS and at.value not in claimed[:MOST_PORTS]
+        claimed = [function_in(each) for each in self._facts.lookups.claims_by_dpu.get(at.dpu)]
+        return not has_room(at.function, self._facts.functions_assigned(at.dpu), claimed)
 
     def _make(self, key: str, attachment: VPCAttachment, wanted: Wanted) -> NetworkClaim | None:
         """Returns: the claim of another one that is in the way; None if all could be made."""
@@ -186,7 +188,16 @@ class Attachments:
             network=self._facts.network(dpu) if dpu is not None else None,
             since=self._generations.of(dpu, attachment.spec.function) if dpu and endpoint else None,
             is_refused=dpu in self._refused,
+            left_out=self._left_out(place.dpu, vpc) if place is not None and vpc is not None and endpoint else (),
         )
+
+    def _left_out(self, dpu: str, vpc: VPC) -> tuple[str, ...]:
+        """The peers of the VPC for which its DPU has no room."""
+        view = self._facts.view(key_of(vpc))
+        if view is None or not view.peers:
+            return ()
+        room = room_for(dpu, self._facts.views_on(dpu), with_remotes=self._facts.evpn() is None)
+        return tuple(sorted(peer for one, peer in room.left_out if one == view.key))
 
     def _endpoint(self, attachment: VPCAttachment, vpc: str) -> Endpoint | None:
         view = self._facts.view(vpc)

@@ -88,6 +88,10 @@ class Facts:
         claims = self._counting(vpc.metadata.uid)
         return sorted(int(each.spec.value) for each in claims if each.spec.type == "VNI")
 
+    def vni_claims(self) -> list[NetworkClaim]:
+        """Those of all VPCs, those that were let go of among them."""
+        return [decode_shared(NetworkClaim, each) for each in self.lookups.vni_claims.get("VNI")]
+
     def held_by(self, attachment: VPCAttachment) -> Held:
         return Held(claims=tuple(sorted(self._counting(attachment.metadata.uid), key=lambda each: each.name)))
 
@@ -99,6 +103,11 @@ class Facts:
         server = look_up(Server, self.caches.servers, spec.server_ref)
         bodies = self.lookups.dpus_by_host.get(spec.server_ref)
         return place(attachment, server, [decode_shared(Server, each) for each in bodies])
+
+    def functions_assigned(self, dpu: str) -> frozenset[str]:
+        """Those of a card that its administrators have named."""
+        card = look_up(Server, self.caches.servers, dpu)
+        return frozenset(each.name for each in card.spec.dpu.functions) if card and card.spec.dpu else frozenset()
 
     def host_boot_of(self, dpu: str) -> HostBoot | None:
         """The host that boots through a DPU."""

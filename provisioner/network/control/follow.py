@@ -118,14 +118,20 @@ class Follow:
             self._tell_groups(body)
 
     def vpc_changed(self, key: str, old: Maybe, new: Maybe) -> None:
-        if _essence(old) == _essence(new):
-            return
         peers = self._peers(key, old, new)
-        theirs = (self._peers(peer, self._facts.caches.vpcs.get(peer)) for peer in peers)
-        self._facts.changed({key, *peers}.union(*theirs))
+        if _essence(old) == _essence(new):
+            for peer in _peers_that_hold_else(old, new):
+                self._facts.changed({key, *peers})
+                self._queues.vpcs.add_after(peer, TELL_SECONDS)
+                self._spread({key}, peer.partition("/")[0])
+            return
+        theirs = {each for peer in peers for each in self._peers(peer, self._facts.caches.vpcs.get(peer))} - {key}
+        self._facts.changed({key, *peers, *theirs})
         named = {*peers_named(old), *peers_named(new), *(key_of(each) for each in self._lookups.vpcs_by_peer.get(key))}
         for vpc in {key, *named}:
             self._queues.vpcs.add(vpc)
+        for vpc in theirs - named:  # which may be peers no more, or again
+            self._queues.vpcs.add_after(vpc, TELL_SECONDS)
         self._spread({key, *peers}, key.partition("/")[0])
         self._queue_attachments(self._lookups.attachments_by_vpc.get(key))
         self._left(old, new)
@@ -256,6 +262,15 @@ def _essence(body: Maybe) -> Any:
     if body is None:
         return None
     return *_identity(body), body["spec"]
+
+
+def _peers_that_hold_else(old: Maybe, new: Maybe) -> set[str]:
+    """Keys of the peers of which the status of a VPC says something else: it is for their tenants' changes."""
+    before, after = (
+        {f"{each['namespace']}/{each['name']}": each["prefixes"] for each in peers}
+        for peers in (((body or {}).get("status") or {}).get("peers") or () for body in (old, new))
+    )
+    return {key for key in before.keys() | after.keys() if before.get(key) != after.get(key)}
 
 
 def _identity(body: Object) -> tuple[str, bool]:

@@ -120,6 +120,11 @@ def dpu_in(claim: Object) -> str | None:
     return str(spec["value"]).partition("/")[0] if spec.get("type") == "Port" else None
 
 
+def function_in(claim: Object) -> str:
+    """The function that the claim of a port is of."""
+    return str(spec_of(claim)["value"]).partition("/")[2]
+
+
 def is_released(claim: Object) -> bool:
     """Whether the holder has let go of it: nobody has the value then."""
     return bool((claim.get("status") or {}).get("releasedTime"))

@@ -21,7 +21,7 @@ from provisioner.cluster.resources import ResourceType, of
 from provisioner.cluster.source import Object, look_up
 from provisioner.network.control.claims.claimer import MOST_ATTEMPTS, Claimer
 from provisioner.network.control.claims.wanted import TakenVNIs, Wanted, want_vni
-from provisioner.network.control.compile.peers import peer_trouble
+from provisioner.network.control.compile.peers import held_by_peers, peer_trouble
 from provisioner.network.control.compile.security import missing_of
 from provisioner.network.control.compile.view import route_trouble
 from provisioner.network.control.facts import Facts
@@ -71,7 +71,8 @@ class VPCs:
             return BEHIND_SECONDS
         trouble = wanted.trouble or self._trouble(key, vpc)
         attachments = list(self._facts.attachments_of(key))
-        status = vpc_status(vpc, self._facts.vni_of(vpc), attachments, trouble, self._clock())
+        peers = held_by_peers(vpc, self._facts.vpc)
+        status = vpc_status(vpc, self._facts.vni_of(vpc), attachments, peers, trouble, self._clock())
         if to_json(status) != to_json(vpc.status):
             self._write(key, body, vpc, to_json(status))
         return RETRY_SECONDS if trouble is not None else RESYNC_SECONDS
@@ -95,7 +96,8 @@ class VPCs:
             return refused.get(name) or look_up(NetworkClaim, self._facts.caches.claims, name)
 
         pool = look_up(NetworkPool, self._facts.caches.pools, THE_POOL)
-        return want_vni(vpc, pool, self._facts.vnis_of(vpc), TakenVNIs(find))
+        held = self._facts.vnis_of(vpc)
+        return want_vni(vpc, pool, held, TakenVNIs(find), self._facts.vni_claims() if not held else ())
 
     def _make(self, key: str, vpc: VPC, wanted: Wanted) -> NetworkClaim | None:
         """Returns: the claim of another one that is in the way; None if all could be made."""
@@ -208,8 +210,8 @@ class Pools:
         if body is None or body["metadata"].get("deletionTimestamp"):
             return None
         pool = decode_shared(NetworkPool, body)
-        claims = [decode_shared(NetworkClaim, each) for each in self._facts.lookups.vni_claims.get("VNI")]
-        _tell(self._cluster, NetworkPool, pool, to_json(pool_status(pool, claims, self._clock())))
+        status = pool_status(pool, self._facts.vni_claims(), self._clock())
+        _tell(self._cluster, NetworkPool, pool, to_json(status))
         return RESYNC_SECONDS
 
 

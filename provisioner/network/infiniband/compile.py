@@ -7,16 +7,19 @@ membership follows it.
 from __future__ import annotations
 
 from collections import Counter, defaultdict
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Collection, Iterable, Iterator, Mapping
 from dataclasses import dataclass, replace
 from typing import Final
 
 from provisioner.api import VPC, InfiniBandFabric, NetworkClaim, NetworkPool, Server, VPCAttachment
 from provisioner.api.infiniband_network import InfiniBandNetworkSpec, Partition
 from provisioner.network.infiniband.pkeys import held_pkeys, holder_of, wants_partition
+from provisioner.rules.shares import fitting
 
-MAX_PORTS: Final = 50_000
-"""Of one fabric: what an object of 1.5 MB, the most that etcd takes, can name."""
+MOST_BYTES: Final = 1_000_000
+"""Of all partitions of a fabric. An object has 1.5 MB, the most that etcd takes."""
+MOST_OF_A_FABRIC: Final = 8192
+"""Partitions that an InfiniBandNetwork has room for."""
 MOST_PARTITIONS: Final = 31
 """Of one port: with the default one, a block of its table. One that has no room for what is wanted would keep its whole
 fabric from being acknowledged, and with it all tenants'."""
@@ -29,6 +32,8 @@ class Compiled:
     """GUIDs that several servers have registered, sorted: none of them gets what is meant for another."""
     shared_of_servers: tuple[str, ...] = ()
     """Shared ports that are a server's, sorted: as full members of the default partition they would reach everybody."""
+    left_out: tuple[str, ...] = ()
+    """VPCs without their partition, sorted: their tenants ask for more than their share of the fabric's object."""
 
     @property
     def ports(self) -> int:
@@ -71,16 +76,19 @@ def compile_network(
         if _is_its_tenants(tenant, namespace):
             members[namespace, attachment.spec.vpc_ref].update(guid for guid in guids if guid not in doubled)
 
+    wanted = list(_with_members(partitions, members))
+    fits = _fitting_partitions(wanted)
     shared_of_servers = {guid for guid in fabric.spec.shared_guids if guid in owners}
     return Compiled(
         spec=InfiniBandNetworkSpec(
             manager=fabric.spec.manager,
             pkey_ranges=pool.spec.pkey_ranges if pool is not None else (),
             shared_guids=tuple(sorted({*fabric.spec.shared_guids} - shared_of_servers)),
-            partitions=tuple(_with_members(partitions, members)),
+            partitions=tuple(each for each in wanted if each.pkey in fits),
         ),
         doubled=tuple(sorted(doubled)),
         shared_of_servers=tuple(sorted(shared_of_servers)),
+        left_out=tuple(sorted(each.vpc for each in wanted if each.pkey not in fits)),
     )
 
 
@@ -108,3 +116,16 @@ def _with_members(
         taken.update(guids)
         if guids:
             yield replace(partition, guids=tuple(guids))
+
+
+def _fitting_partitions(wanted: Collection[Partition]) -> set[int]:
+    """By P_Key. Each tenant has its share: one that asks for more would have the API server refuse the whole fabric."""
+    each_once = {each.pkey: (each.vpc.partition("/")[0], 0, 1) for each in wanted}
+    few = fitting(each_once, MOST_OF_A_FABRIC)
+    sizes = {each.pkey: (each.vpc.partition("/")[0], 0, _size(each)) for each in wanted if each.pkey in few}
+    return fitting(sizes, MOST_BYTES)
+
+
+def _size(partition: Partition) -> int:
+    """About how many bytes it is as JSON."""
+    return 64 + len(partition.vpc) + sum(len(guid) + 3 for guid in partition.guids)

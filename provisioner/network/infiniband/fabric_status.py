@@ -28,6 +28,7 @@ def fabric_status(
         _ready(fabric, network, now),
         _limited(fabric, network, now),
         _unambiguous(fabric, compiled, now),
+        _has_room(fabric, compiled, now),
     )
     status = InfiniBandFabricStatus(
         partitions=len(compiled.spec.partitions),
@@ -76,6 +77,16 @@ def _unambiguous(fabric: InfiniBandFabric, compiled: Compiled, now: datetime) ->
         )
         return _condition(fabric, type_, "False", "SharedPortOfServer", message, now)
     return _condition(fabric, type_, "True", "Unambiguous", "No two Servers have registered the same port.", now)
+
+
+def _has_room(fabric: InfiniBandFabric, compiled: Compiled, now: datetime) -> Condition:
+    if not compiled.left_out:
+        return _condition(fabric, "PartitionsFit", "True", "Fit", "Every VPC has its partition.", now)
+    message = (
+        f"The partitions of VPCs {_named(compiled.left_out)} are left out, as their tenants ask for more than their "
+        "share of what one InfiniBandNetwork holds: have fewer VPCs with partitions, or fewer servers attached to them."
+    )
+    return _condition(fabric, "PartitionsFit", "False", "TooManyMembers", message, now)
 
 
 def _named(guids: tuple[str, ...]) -> str:

@@ -23,6 +23,7 @@ from provisioner.cluster.source import Source, look_up
 from provisioner.network.infiniband.pkeys import (
     MAX_WAITS,
     choose_pkey,
+    count_of,
     count_pkeys,
     decide_release,
     held_pkeys,
@@ -30,6 +31,7 @@ from provisioner.network.infiniband.pkeys import (
     pkey_of,
     wants_partition,
 )
+from provisioner.rules.shares import may_take
 
 log = structlog.get_logger(__name__)
 
@@ -105,6 +107,15 @@ class PKeys:
             if pkey is None:
                 remedy = "add a range to spec.pkeyRanges of NetworkPool default, or delete VPCs that nobody uses"
                 self._say(vpc, None, "False", "NoPKeyFree", f"All P_Keys of the NetworkPool are taken: {remedy}.")
+                return EXHAUSTED_SECONDS
+            own, free = count_of(vpc.metadata.namespace, claims), count_pkeys(ranges, claims).free
+            if not may_take(own, free):
+                words = (
+                    f"Namespace {vpc.metadata.namespace} has {own} P_Keys already, {free} of the NetworkPool are left, "
+                )
+                remedy = "delete a VPC, or have the administrators add a range to spec.pkeyRanges"
+                words = f"{words}and no tenant takes more than are left for all: {remedy}."
+                self._say(vpc, None, "False", "PKeyShareExhausted", words)
                 return EXHAUSTED_SECONDS
             self._claim(pkey, holder_of(vpc))
         self._say(vpc, pkey, "True", "Claimed", f"The claim {pkey_claim(pkey)} is this VPC's.")

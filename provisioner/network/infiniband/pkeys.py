@@ -93,6 +93,11 @@ def count_pkeys(ranges: Sequence[PKeyRange], claims: Iterable[NetworkClaim]) -> 
     return Counts(taken=len(states) - released, quarantined=released, free=open_)
 
 
+def count_of(namespace: str | None, claims: Iterable[NetworkClaim]) -> int:
+    """How many P_Keys a tenant's VPCs have."""
+    return sum(1 for each in claims if pkey_of(each) is not None and each.spec.holder.namespace == namespace)
+
+
 def decide_release(
     claim: NetworkClaim,
     vpc: VPC | None,

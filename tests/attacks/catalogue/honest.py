@@ -35,6 +35,8 @@ HONEST: Final[Mapping[str, tuple[str, ...]]] = {
     "test_hostile_tenants": (
         "test_a_tenant_lifts_a_quarantine_of_its_own",
         "test_what_lies_behind_a_peers_host_is_reached",
+        "test_a_peer_that_grows_into_addresses_of_nobody_stays_a_peer",
+        "test_a_tenant_that_gives_functions_back_has_others_attached",
     ),
     "test_hung_slurm": ("test_a_slurmrestd_that_answers_has_its_pool_drained",),
     "test_join_attestation": ("test_the_next_ordered_boot_ends_it_and_a_late_request_contests_nothing",),

@@ -37,10 +37,61 @@ DEFENCES: Final[Mapping[str, Defence]] = {
         {f"{_PEERS}:first_shared": NOTHING},
         sees="peerVnis",
     ),
-    "tests/attacks/test_hostile_tenants.py::test_a_peer_takes_no_address_of_another_peer_by_a_route": Defence(
+    "tests/attacks/test_hostile_tenants.py::test_a_peer_takes_no_address_of_another_peer_by_what_it_adds": Defence(
         "no peer is another one's rival",
-        {f"{_PEERS}:_rival": NOTHING},
+        {f"{_PEERS}:_rivals": always({})},
+        sees=r"'10\.3\.0\.201/32': '10\.255\.0\.3'",
+        row="named last",
+    ),
+    "tests/attacks/test_hostile_tenants.py::"
+    "test_two_peers_that_come_with_the_same_addresses_are_both_cut_off_and_told": Defence(
+        "no peer is another one's rival",
+        {f"{_PEERS}:_rivals": always({})},
         sees=r"'True', 'Allocated'",
+    ),
+    "tests/attacks/test_hostile_tenants.py::"
+    "test_what_a_peer_changes_again_and_again_keeps_no_change_of_ours_waiting": Defence(
+        "what a peer has changed counts as ours",
+        {"provisioner.network.control.follow:_peers_that_hold_else": always({"blue/main"})},
+        sees=r"10\.1\.0\.\d+",
+    ),
+    "tests/network/control/test_compile.py::test_a_peer_that_is_too_large_is_left_out_and_isolates_nobody": Defence(
+        "MOST_BYTES_OF_REACH is 1 GiB",
+        {f"{_ROOM}:MOST_BYTES_OF_REACH": instead(1 << 30)},
+        sees=r"10\.101\.\d+\.3/32",
+    ),
+    "tests/attacks/test_hostile_tenants.py::"
+    "test_functions_that_the_card_has_not_take_no_room_from_those_that_were_assigned": Defence(
+        "whoever comes first is attached",
+        {
+            "provisioner.network.control.attachments:has_room": instead(
+                lambda function, _assigned, claimed: function in claimed or len(claimed) < 256
+            )
+        },
+        sees="DPUFull",
+    ),
+    "tests/attacks/test_hostile_tenants.py::"
+    "test_the_peers_of_one_tenant_take_none_of_another_and_who_has_too_many_is_told": Defence(
+        "whoever is named first has room",
+        {f"{_ROOM}:fitting": instead(lambda sizes, most: {*sorted(sizes)[:most]})},
+        sees="PeersLeftOut",
+    ),
+    "tests/attacks/test_hostile_tenants.py::"
+    "test_a_tenant_that_makes_vpc_after_vpc_leaves_identifiers_for_others": Defence(
+        "a tenant may take all that are left",
+        {"provisioner.network.control.claims.wanted:may_take": always(True)},
+        sees="VNIsExhausted",
+    ),
+    "tests/network/infiniband/test_compile.py::"
+    "test_a_tenant_with_more_members_than_a_fabrics_object_holds_loses_partitions_and_no_other_tenant_does": Defence(
+        "an object may be of any size",
+        {f"{_FABRIC}:MOST_BYTES": instead(1 << 30)},
+        sees=r"assert \d{7,} < ",
+    ),
+    "tests/attacks/test_hostile_tenants.py::test_who_leads_next_knows_whose_the_addresses_are": Defence(
+        "what peers hold is not written down",
+        {"provisioner.network.control.vpcs:held_by_peers": always(())},
+        sees=r"assert False",
     ),
     "tests/network/infiniband/test_compile.py::"
     "test_a_port_is_in_no_more_partitions_than_its_table_has_room_for": Defence(

@@ -287,6 +287,22 @@ def test_all_vnis_in_use_is_a_condition_and_a_range_more_ends_it(world: World) -
     assert world.ready("green", "c") == ("True", "Enforced")
 
 
+def test_a_tenant_takes_no_more_vnis_than_it_leaves_for_others(world: World) -> None:
+    world.add(pool(1, 8))
+    world.settle()
+    for n in range(8):
+        world.add(vpc("blue", f"v{n}"))
+        world.settle(1)
+    reasons = [world.vpc_ready("blue", f"v{n}")[1] for n in range(8)]
+    assert reasons == ["Allocated"] * 3 + ["VNIShareExhausted"] * 5, "each tenant has had one before"
+    world.add(vpc("green", "late"))
+    world.settle()
+    assert world.vpc_ready("green", "late") == ("True", "Allocated")
+    world.add(pool(1, 8, {"first": 20, "last": 40}))
+    world.settle(40)
+    assert {world.vpc_ready("blue", f"v{n}") for n in range(8)} == {("True", "Allocated")}
+
+
 def test_without_a_pool_a_vpc_waits_and_says_so() -> None:
     world = World()
     world.namespace("blue")

@@ -8,16 +8,19 @@ from dataclasses import replace
 from ipaddress import ip_network
 from typing import Any
 
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 from provisioner.api import VPC, SecurityGroup
 from provisioner.api.codec import decode, to_json
 from provisioner.api.vpc import VPCRoute
+from provisioner.network.control.compile import room
 from provisioner.network.control.compile.compile import compile_network, to_object
 from provisioner.network.control.compile.overlap import first_shared
-from provisioner.network.control.compile.peers import peer_trouble, peers_of
+from provisioner.network.control.compile.peers import held_by_peers, peer_trouble, peers_of
 from provisioner.network.control.compile.place import Place
+from provisioner.network.control.compile.room import room_for
 from provisioner.network.control.compile.security import rules_of
 from provisioner.network.control.compile.view import Endpoint, VPCView, make_view, port_of, route_trouble
 from tests.network.control import objects
@@ -187,18 +190,90 @@ def test_peers_with_the_same_addresses_exchange_nothing() -> None:
     assert (trouble.reason, "10.1.8.0/24" in trouble.message) == ("PeerOverlaps", True)
 
 
-def test_of_two_peers_with_the_same_addresses_the_first_named_counts_on_both_sides() -> None:
-    found = vpcs(a=("10.1.0.0/16", "bc"), b=("10.2.0.0/16", "a"), c=("10.2.0.0/16", "a"))
-    assert [each.name for each in peers_of(found["t/a"], found.get)] == ["b"]
-    assert [each.name for each in peers_of(found["t/b"], found.get)] == ["a"]
-    assert peers_of(found["t/c"], found.get) == []
-    for name in "ac":
-        trouble = peer_trouble(found[f"t/{name}"], found.get)
-        assert trouble is not None
-        assert trouble.reason == "PeersOverlap"
-    told = peer_trouble(found["t/c"], found.get)
-    assert told is not None
-    assert "t/b" not in told.message
+def holding(found: dict[str, VPC]) -> dict[str, VPC]:
+    """The VPCs once the controller has written what their peers hold."""
+    return {
+        key: replace(each, status=replace(each.status, peers=held_by_peers(each, found.get)))
+        for key, each in found.items()
+    }
+
+
+def also(vpc: VPC, *, cidr: str | None = None, route: str | None = None) -> VPC:
+    """The VPC with more."""
+    cidrs = (*vpc.spec.cidrs, *([cidr] if cidr else ()))
+    routes = tuple(VPCRoute(destination=each, next_hop="10.1.0.3") for each in ([route] if route else ()))
+    return replace(vpc, spec=replace(vpc.spec, cidrs=cidrs, routes=(*vpc.spec.routes, *routes)))
+
+
+def reason(found: dict[str, VPC], key: str) -> str | None:
+    trouble = peer_trouble(found[key], found.get)
+    return trouble.reason if trouble is not None else None
+
+
+@pytest.mark.parametrize("order", ["bc", "cb"])
+@pytest.mark.parametrize("added", [
+    {"cidr": "10.2.0.0/16"}, {"cidr": "10.2.7.0/24"}, {"cidr": "10.0.0.0/8"}, {"cidr": "fd00:2::/48"},
+    {"route": "10.2.0.0/16"}, {"route": "10.2.7.1/32"}, {"route": "192.168.7.0/25"},
+])  # fmt: skip
+def test_a_peer_takes_nothing_of_another_one_by_what_it_adds(order: str, added: dict[str, str]) -> None:
+    """Whoever of the two is named first, and by cidr or route, of both families."""
+    found = vpcs(a=("10.1.0.0/16" if added != {"cidr": "10.0.0.0/8"} else "172.16.0.0/16", order),
+                 b=("10.2.0.0/16", "a"), c=("10.3.0.0/16", "a"))  # fmt: skip
+    found["t/b"] = also(also(found["t/b"], cidr="fd00:2::/64"), route="192.168.7.0/24")
+    found = holding(found)
+    found["t/c"] = also(found["t/c"], **added)
+    for now in (found, holding(found), holding(holding(found))):
+        assert [each.name for each in peers_of(now["t/a"], now.get)] == ["b"]
+        assert [each.name for each in peers_of(now["t/b"], now.get)] == ["a"]
+        assert peers_of(now["t/c"], now.get) == []
+        assert (reason(now, "t/a"), reason(now, "t/b"), reason(now, "t/c")) == ("PeersOverlap", None, "PeersOverlap")
+        told = peer_trouble(now["t/c"], now.get)
+        assert told is not None
+        assert "t/b" not in told.message, "whose the addresses are, is not told to another tenant"
+        told = peer_trouble(now["t/a"], now.get)
+        assert told is not None
+        assert "'t/b'" in told.message
+        assert "'t/c'" in told.message
+
+
+@pytest.mark.parametrize("order", ["bc", "cb"])
+def test_of_two_new_peers_with_the_same_addresses_neither_is_one_and_each_is_told(order: str) -> None:
+    found = vpcs(a=("10.1.0.0/16", order), b=("10.2.0.0/16", "a"), c=("10.2.0.0/16", "a"))
+    for now in (found, holding(found)):
+        assert [peers_of(now[f"t/{name}"], now.get) for name in "abc"] == [[], [], []]
+        assert {reason(now, f"t/{name}") for name in "abc"} == {"PeersOverlap"}
+        assert now["t/a"].status.peers == (), "nothing is held by either"
+
+
+def test_who_is_refused_for_what_it_adds_holds_what_it_held_and_returns_with_that() -> None:
+    found = vpcs(a=("10.1.0.0/16", "bc"), b=("10.2.0.0/16", "a"), c=("10.3.0.0/16", "a"))
+    honest = found["t/c"]
+    found = holding(found)
+    found["t/c"] = also(found["t/c"], route="10.2.7.0/24")
+    found = holding(found)
+    found["t/b"] = also(found["t/b"], cidr="10.3.7.0/24")
+    assert {each.name for each in peers_of(found["t/a"], found.get)} == set(), "b has taken nothing of it meanwhile"
+    found["t/b"] = replace(found["t/b"], spec=replace(found["t/b"].spec, cidrs=("10.2.0.0/16",)))
+    found["t/c"] = replace(found["t/c"], spec=honest.spec)
+    assert {each.name for each in peers_of(found["t/a"], found.get)} == {"b", "c"}
+
+
+def test_a_peer_that_grows_into_free_addresses_stays_one() -> None:
+    """The honest twin; what it has added is its own from then on."""
+    found = holding(vpcs(a=("10.1.0.0/16", "cb"), b=("10.2.0.0/16", "a"), c=("10.3.0.0/16", "a")))
+    found["t/b"] = also(found["t/b"], cidr="10.4.0.0/16")
+    assert {each.name for each in peers_of(found["t/a"], found.get)} == {"b", "c"}
+    found = holding(found)
+    found["t/c"] = also(found["t/c"], cidr="10.4.0.0/24")
+    assert {each.name for each in peers_of(found["t/a"], found.get)} == {"b"}
+
+
+def test_a_peer_that_names_us_no_more_hides_no_other_one() -> None:
+    found = vpcs(a=("10.1.0.0/16", "dbc"), b=("10.2.0.0/16", "a"), c=("10.2.0.0/16", "a"), d=("10.4.0.0/16", ""))
+    trouble = peer_trouble(found["t/a"], found.get)
+    assert trouble is not None
+    assert trouble.reason == "PeersOverlap"
+    assert all(f"'t/{name}'" in trouble.message for name in "bcd")
 
 
 SUBNETS = ["10.1.0.0/16", "10.2.0.0/16", "10.2.1.0/24", "10.3.0.0/16", "10.2.1.8/32", "0.0.0.0/0", "::/0", "fd00::/64"]
@@ -206,15 +281,17 @@ SUBNETS = ["10.1.0.0/16", "10.2.0.0/16", "10.2.1.0/24", "10.3.0.0/16", "10.2.1.8
 
 @given(st.lists(st.tuples(st.sampled_from(SUBNETS[:4]), st.lists(st.sampled_from("abcd"), unique=True),
                           st.lists(st.sampled_from(SUBNETS), unique=True, max_size=2)),
-                min_size=4, max_size=4))  # fmt: skip
+                min_size=4, max_size=4), st.booleans())  # fmt: skip
 def test_whoever_is_whose_peer_is_the_same_seen_from_both_and_no_two_have_the_same_addresses(
-    made: list[tuple[str, list[str], list[str]]],
+    made: list[tuple[str, list[str], list[str]]], rewritten: bool
 ) -> None:
     found = vpcs(**{name: (cidr, "".join(peers)) for name, (cidr, peers, _) in zip("abcd", made, strict=True)})
     for name, (_, _, routes) in zip("abcd", made, strict=True):
         of_it = tuple(VPCRoute(destination=each, next_hop="10.1.0.3") for each in routes)
         vpc = found[f"t/{name}"]
         found[f"t/{name}"] = replace(vpc, spec=replace(vpc.spec, routes=of_it))
+        if rewritten:
+            found = holding(found)
     pairs = {(key, f"t/{peer.name}") for key, each in found.items() for peer in peers_of(each, found.get)}
     assert pairs == {(two, one) for one, two in pairs}
 
@@ -283,6 +360,68 @@ def test_many_small_vpcs_of_one_tenant_leave_room_for_a_larger_one_of_another() 
     honest = [endpoint(dpu, f"10.99.{dpu}.3", function="pf0vf1") for dpu in range(1, 250)]
     spec = compiled(1, *big_vpcs(9, 249), view("small/a", 99, *honest))
     assert len(domain(spec, 99)["members"]) == 248
+
+
+def test_a_peer_that_is_too_large_is_left_out_and_isolates_nobody() -> None:
+    """Of the VPC that has named it; what its own hosts reach of each other stays."""
+    hosts = [
+        endpoint(dpu, f"10.{n}.{dpu}.3", function=f"pf{n}", prefixes=tuple(f"10.{dpu}.{k}.{n}/32" for k in range(64)))
+        for dpu in range(4, 250)
+        for n in (101, 102, 103)
+    ]
+    vf = {"function": "pf0vf1"}
+    a = view("small/a", 99, endpoint(1, "10.99.0.3", **vf), endpoint(2, "10.99.0.5", **vf), peers=("big/b", "small/c"))
+    b = view("big/b", 1, *hosts, peers=("small/a",))
+    c = view("small/c", 98, endpoint(3, "10.98.0.3"), peers=("small/a",))
+    spec = compiled(1, a, b, c)
+    assert domain(spec, 99)["remotes"] == {"10.255.0.2": ["10.99.0.5/32"], "10.255.0.3": ["10.98.0.3/32"]}
+    assert domain(spec, 99)["peerVnis"] == [98]
+    assert [each["state"] for each in spec["ports"]] == ["Tenant"]
+    views = {each.key: each for each in (a, b, c)}
+    assert room_for("d1", views, with_remotes=True).left_out == {("small/a", "big/b")}
+    assert not room_for("d1", views, with_remotes=False).left_out, "routes by EVPN are in no object"
+
+
+def peering(tenant: str, first: int, vpcs: int, peers: int) -> list[VPCView]:
+    """So many VPCs of a tenant with a port on the first DPU, and for each so many peers, which are other tenants'."""
+    found = []
+    for number in range(vpcs):
+        vni, key = first + number * (peers + 1), f"{tenant}/{number}"
+        names = [f"{other}/{tenant}-{number}" for other in (f"p{n}" for n in range(peers))]
+        address = f"10.{vni >> 8}.{vni & 255}.3"
+        found.append(view(key, vni, endpoint(1, address, function=f"pf1vf{vni}"), peers=tuple(names), cidrs=()))
+        found += [view(name, vni + n, peers=(key,), cidrs=()) for n, name in enumerate(names, start=1)]
+    return found
+
+
+def test_the_peers_of_one_tenant_leave_room_for_those_of_another() -> None:
+    """Whatever their names are."""
+    for greedy, honest in (("aaa", "zzz"), ("zzz", "aaa")):
+        many, few = peering(greedy, 1, 16, 16), peering(honest, 600, 1, 2)
+        spec = compiled(1, *many, *few)
+        assert len(spec["vpcs"]) == 256
+        assert domain(spec, 600)["peerVnis"] == [601, 602]
+        told = {each.key: domain(spec, each.vni)["peerVnis"] for each in many if each.key.startswith(greedy)}
+        left_out = room_for("d1", {each.key: each for each in (*many, *few)}, with_remotes=True).left_out
+        assert {key for key, _ in left_out} <= told.keys()
+        assert sum(map(len, told.values())) + len(left_out) == 16 * 16, "each is told of or left out"
+
+
+def test_two_tenants_with_more_peers_than_there_is_room_for_have_as_many() -> None:
+    spec = compiled(1, *peering("aaa", 1, 12, 16), *peering("zzz", 600, 12, 16))
+    told = {tenant: sum(len(each.get("peerVnis", ())) for each in spec["vpcs"] if each["vpc"].startswith(tenant))
+            for tenant in ("aaa", "zzz")}  # fmt: skip
+    assert told == {"aaa": (256 - 24) // 2, "zzz": (256 - 24) // 2}
+
+
+def test_of_functions_those_that_were_assigned_have_room_and_the_rest_is_for_the_servers_tenant() -> None:
+    others = [f"pf1vf{n}" for n in range(300)]
+    assert room.has_room("pf9vf9", {"pf9vf9"}, others)
+    assert room.has_room("pf1", {"pf9vf9"}, others[:254])
+    assert not room.has_room("pf1", {"pf9vf9"}, others[:255]), "one is kept for the one that was assigned"
+    assert room.has_room("pf1", (), others[:255])
+    kept = [each for each in others if room.has_room(each, {"pf9vf9"}, others)]
+    assert len(kept) == 255
 
 
 def test_the_rules_of_one_tenant_isolate_no_port_of_another() -> None:

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import Callable
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from provisioner.api import VPC, DPUNetwork, VPCAttachment
 from provisioner.cluster.resources import CLUSTER_ROLES, EVENTS, of
+from provisioner.network.control.follow import TELL_SECONDS
 from tests.inventory.site import eventually
 from tests.network.control.objects import attachment, group, rule, vpc
 from tests.network.control.site import Site
@@ -97,3 +99,35 @@ def test_a_compiled_object_that_somebody_changed_is_put_right(
     eventually(lambda: (site.network(machine) or {"spec": {}})["spec"].get("ports"), "it is compiled")
     cluster.patch(of(DPUNetwork), f"{machine}-d", {"spec": {"ports": [], "vpcs": []}})
     eventually(lambda: (site.network(machine) or {"spec": {}})["spec"].get("ports"), "it is compiled again")
+
+
+def test_what_peers_hold_is_written_once_and_another_leader_knows_it(
+    site: Site, cluster: Cluster, leadership: Leadership
+) -> None:
+    blue, green, red = (site.tenant(each) for each in ("blue", "green", "red"))
+    to_blue = [{"namespace": blue, "name": "main"}]
+    named = [{"namespace": red, "name": "main"}, {"namespace": green, "name": "main"}]
+    site.add(
+        vpc(blue, peers=named),
+        vpc(red, cidrs=["10.2.0.0/24"], peers=to_blue),
+        vpc(green, cidrs=["10.3.0.0/24", "fd00:3::/64", "10.10.0.0/24"], peers=to_blue),
+    )
+
+    def held() -> dict[str, tuple[str, ...]]:
+        return {each.namespace: each.prefixes for each in site.vpc(blue).status.peers}
+
+    def reasons() -> list[str]:
+        return [site.vpc(each).status.conditions[0].reason for each in (blue, green, red)]
+
+    end = leadership()
+    greens = ("10.10.0.0/24", "10.3.0.0/24", "fd00:3::/64")
+    eventually(lambda: held() == {green: greens, red: ("10.2.0.0/24",)}, "both hold what is theirs")
+    eventually(lambda: reasons() == ["Allocated"] * 3, "all are peers")
+    end()
+    leadership()
+    cluster.patch(of(VPC), "main", {"spec": {"cidrs": ["10.2.0.0/24", "10.3.0.0/16"]}}, namespace=red)
+    eventually(lambda: reasons() == ["PeersOverlap", "Allocated", "PeersOverlap"], "who holds them stays a peer")
+    assert held() == {green: greens, red: ("10.2.0.0/24",)}
+    version = site.vpc(blue).metadata.resource_version
+    time.sleep(2 * TELL_SECONDS)
+    assert site.vpc(blue).metadata.resource_version == version, "and nothing more is written"

@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+import json
 from typing import Any
 
 from provisioner.api import InfiniBandFabric
+from provisioner.api.codec import to_json
 from provisioner.network.infiniband.compile import Compiled, compile_network
-from tests.network.infiniband.site import attachment, claim, fabric, guid, pool, server, vpc
+from provisioner.network.infiniband.fabric_status import fabric_status
+from tests.network.infiniband.site import NOON, attachment, claim, fabric, guid, pool, server, vpc
 
 BLUE, RED = vpc("blue"), vpc("red", ipoib=True)
 GOOD: dict[str, Any] = {
@@ -72,6 +75,27 @@ def test_a_port_is_in_no_more_partitions_than_its_table_has_room_for() -> None:
     of_one = [each.pkey for each in found.spec.partitions if guid(1) in each.guids]
     assert of_one == [0x200 + n for n in range(31)]
     assert found.spec.partitions[-1].guids == (guid(3),), "another tenant's port is in its own"
+
+
+def test_a_tenant_with_more_members_than_a_fabrics_object_holds_loses_partitions_and_no_other_tenant_does() -> None:
+    """Else the API server would refuse the object, and with it every change of every tenant on the fabric."""
+    vpcs = [vpc("blue", f"v{n}") for n in range(31)]
+    guids = [guid(0x1000 + n) for n in range(2000)]
+    large = compiled(
+        vpcs=[*vpcs, RED],
+        servers=[server("s1", "blue", guids), GOOD["servers"][1]],
+        attachments=[*(attachment("blue", "s1", each.name) for each in vpcs), attachment("red", "s2")],
+        claims=[*(claim(0x200 + n, each) for n, each in enumerate(vpcs)), claim(0x7000, RED)],
+    )
+    assert len(json.dumps(to_json(large.spec))) < 1_300_000
+    assert large.spec.partitions[-1].guids == (guid(3),), "another tenant's port is in its own"
+    told = {each.vpc for each in large.spec.partitions}
+    assert 0 < len(large.left_out) < 31
+    assert told.isdisjoint(large.left_out)
+    status = fabric_status(fabric(), large, None, NOON)
+    (said,) = [each for each in status["conditions"] if each["type"] == "PartitionsFit"]
+    assert (said["status"], said["reason"]) == ("False", "TooManyMembers")
+    assert large.left_out[0] in said["message"]
 
 
 def test_a_server_that_nobody_accepted_is_in_no_partition() -> None:

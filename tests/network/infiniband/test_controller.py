@@ -254,25 +254,25 @@ def test_a_pool_without_free_p_keys_is_said_at_the_vpc_and_the_next_release_serv
     site: Site, controllers: Callable[[], None]
 ) -> None:
     controllers()
-    names = [f"v{number}" for number in range(LAST - FIRST + 2)]
-    for name in names:
-        site.vpc(site.blue, name)
 
-    def without() -> list[str]:
-        return [name for name in names if site.pkey(site.blue, name) is None]
-
-    def reason(name: str) -> str | None:
-        status = site.cluster.read(VPC, name, namespace=site.blue).status
+    def reason() -> str | None:
+        status = site.cluster.read(VPC, "late", namespace=site.blue).status
         found = find_condition(status.conditions, "PKeyAssigned")
         return found.reason if found else None
 
-    wait_for("all but one", lambda: len(without()) == 1 and reason(without()[0]) == "NoPKeyFree")
-    given = {site.pkey(site.blue, name) for name in names} - {None}
-    assert given == {f"0x{pkey:04x}" for pkey in range(FIRST, LAST + 1)}
-    waiting = without()[0]
-    gone = next(name for name in names if name != waiting)
-    site.cluster.delete(of(VPC), gone, namespace=site.blue)
-    wait_for("a P_Key for who waited", lambda: site.pkey(site.blue, waiting))
+    given = set()
+    for name in ("v1", "v2"):
+        site.vpc(site.blue, name)
+        given.add(site.given_pkey(site.blue, name))
+    site.vpc(site.blue, "late")
+    wait_for("the rest to be left to others", lambda: reason() == "PKeyShareExhausted")
+    site.vpc(site.red)
+    given.add(site.given_pkey(site.red))
+    assert given == set(range(FIRST, LAST + 1))
+    site.cluster.patch(of(VPC), "late", {"metadata": {"labels": {"again": "yes"}}}, namespace=site.blue)
+    wait_for("none to be left", lambda: reason() == "NoPKeyFree")
+    site.cluster.delete(of(VPC), "v1", namespace=site.blue)
+    wait_for("a P_Key for who waited", lambda: site.pkey(site.blue, "late"))
 
 
 def test_who_leads_next_gives_no_second_p_key(site: Site, controllers: Callable[[], None]) -> None:

@@ -13,6 +13,7 @@ from provisioner.network.control.claims.allocate import (
     Address,
     choose_address,
     choose_vni,
+    count_free,
     judge_wish,
     subnets_of,
     versions_of,
@@ -20,6 +21,7 @@ from provisioner.network.control.claims.allocate import (
 from provisioner.network.control.compile.place import Place
 from provisioner.network.control.compile.room import MOST_PORTS
 from provisioner.network.control.trouble import Trouble
+from provisioner.rules.shares import may_take
 
 FindClaim = Callable[[str], NetworkClaim | None]
 """By name."""
@@ -68,8 +70,11 @@ class Wanted:
     trouble: Trouble | None = None
 
 
-def want_vni(vpc: VPC, pool: NetworkPool | None, held: Collection[int], taken: Container[int]) -> Wanted:
-    """held: VNIs that the VPC has claimed; it keeps the one in its status, or the first. taken: those of all."""
+def want_vni(
+    vpc: VPC, pool: NetworkPool | None, held: Collection[int], taken: Container[int], claims: Collection[NetworkClaim]
+) -> Wanted:
+    """held: VNIs that the VPC has claimed; it keeps the one in its status, or the first. taken: those of all, as
+    `claims`, which may be older, has them."""
     if held:
         kept = vpc.status.vni if vpc.status.vni in held else min(held)
         return Wanted(surplus=tuple(vni_claim(each) for each in sorted(held) if each != kept))
@@ -88,6 +93,17 @@ def want_vni(vpc: VPC, pool: NetworkPool | None, held: Collection[int], taken: C
                 reason="VNIsExhausted",
                 message=f"VPC '{vpc.name}' has no VXLAN network identifier: all of NetworkPool '{pool.name}' are in "
                 "use, or not yet released; have the administrators add a range to it",
+            )
+        )
+    own = sum(1 for each in claims if each.spec.holder.namespace == vpc.metadata.namespace)
+    free = count_free(pool.spec.vni_ranges, (int(each.spec.value) for each in claims))
+    if not may_take(own, free):
+        return Wanted(
+            trouble=Trouble(
+                reason="VNIShareExhausted",
+                message=f"VPC '{vpc.name}' has no VXLAN network identifier: namespace '{vpc.metadata.namespace}' has "
+                f"{own} of NetworkPool '{pool.name}' already, {free} are left, and no tenant takes more than are left "
+                "for all; delete a VPC, or have the administrators add a range",
             )
         )
     return Wanted(claims=(Want(name=vni_claim(vni), type="VNI", value=str(vni), wished=False),))
@@ -173,8 +189,9 @@ def want_for_attachment(
 def _full(at: Place) -> Trouble:
     return Trouble(
         reason="DPUFull",
-        message=f"{MOST_PORTS} functions of DPU '{at.dpu}' are attached already, which is as many as it enforces: "
-        "attach another server, or delete attachments of this one",
+        message=f"DPU '{at.dpu}' enforces {MOST_PORTS} functions, of which as many are attached already as are for the "
+        f"tenant of its server, and {at.function} is none of those that its administrators have named in "
+        "spec.dpu.functions: attach another server, or delete attachments of this one",
     )
 
 

@@ -8,21 +8,18 @@ alone, and those DPUs are its members.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from functools import lru_cache
-from ipaddress import IPv4Address, IPv4Network, IPv6Network, ip_network
+from ipaddress import IPv4Address
 from typing import Any, Final
 
 from provisioner.api.card import CardConfiguration
 from provisioner.api.codec import to_json
 from provisioner.api.dpu_network import DPUVPC, DPUEvpn, DPUNetworkSpec, HostBoot, RemotePrefixes
-from provisioner.network.control.compile.room import fitting_domains, fitting_ports, isolated, tenant_of
+from provisioner.network.control.compile.overlap import is_inside
+from provisioner.network.control.compile.room import MOST_PORTS, Room, fitting_ports, isolated, room_for, tenant_of
 from provisioner.network.control.compile.view import VPCView, port_of, prefix_order
-
-MOST_VPCS: Final = 256
-"""What a DPUNetwork holds. Peers of the VPCs that come last are left out beyond that."""
-
 
 MOST_KEPT: Final = 8
 """Of what a VPC reaches, for each set of peers."""
@@ -37,17 +34,22 @@ def compile_network(
     evpn: DPUEvpn | None = None,
 ) -> DPUNetworkSpec:
     """`views`: by key, at least the VPCs with an endpoint on `dpu`, and their peers; others do not matter. With `evpn`
-    what lies behind other DPUs is left for these to say."""
-    found = _domains(dpu, views)
+    what lies behind other DPUs is left for these to say. Of functions more than it can be told of, those that the
+    administrators have assigned come first."""
+    room = room_for(dpu, views, with_remotes=evpn is None)
+    peers = {peer for _, peer in room.peers}
+    found = sorted((v for key, v in views.items() if v.here(dpu) or key in peers), key=lambda view: view.vni)
     make = _domain if evpn is None else _domain_without_remotes
-    domains, left_out = fitting_domains(make(dpu, each, found) for each in found.values())
-    ports = [port_of(each, view.vni) for view in views.values() for each in view.here(dpu)]
-    told = (isolated(each) if each.vni in left_out else each for each in ports)
-    tenants = {each.vni: tenant_of(each) for each in domains}
+    here = sorted(
+        ((view, each) for view in found for each in view.here(dpu)),
+        key=lambda each: (not each[1].place.is_assigned, each[1].place.function),
+    )
+    ports = [(view, port_of(each, view.vni)) for view, each in here[:MOST_PORTS]]
+    told = (port if view.key in room.own else isolated(port) for view, port in ports)
     return DPUNetworkSpec(
         vtep_address=vtep,
-        vpcs=tuple(domains),
-        ports=tuple(fitting_ports(told, tenants)),
+        vpcs=tuple(make(dpu, each, views, room) for each in found),
+        ports=tuple(fitting_ports(told, {each.vni: tenant_of(each.key) for each in found})),
         host_boot=host_boot,
         card=card,
         evpn=evpn,
@@ -74,30 +76,19 @@ def _remote(remote: RemotePrefixes) -> dict[str, Any]:
     return said
 
 
-def _domains(dpu: str, views: Mapping[str, VPCView]) -> dict[str, VPCView]:
-    """The VPCs in which the DPU takes part."""
-    own = {key: view for key, view in sorted(views.items()) if view.here(dpu)}
-    found = dict(own)
-    for view in own.values():
-        for key in view.peers if view.forwards_on(dpu) else ():
-            if key in views and len(found) < MOST_VPCS:
-                found.setdefault(key, views[key])
-    return found
-
-
-def _domain(dpu: str, view: VPCView, domains: Mapping[str, VPCView]) -> DPUVPC:
-    here, peers = view.forwards_on(dpu), _peers(dpu, view, domains)
+def _domain(dpu: str, view: VPCView, views: Mapping[str, VPCView], room: Room) -> DPUVPC:
+    here, peers = _takes_part(dpu, view, room), _peers(view, views, room)
     reach = _reach(view, peers if here else ()) if here or peers else []
     return replace(
-        _domain_without_remotes(dpu, view, domains),
+        _domain_without_remotes(dpu, view, views, room),
         remotes=tuple(remote for where, remote in reach if where != dpu),
         space=(),
     )
 
 
-def _domain_without_remotes(dpu: str, view: VPCView, domains: Mapping[str, VPCView]) -> DPUVPC:
-    peers = _peers(dpu, view, domains)
-    takes_part = view.forwards_on(dpu) or bool(peers)
+def _domain_without_remotes(dpu: str, view: VPCView, views: Mapping[str, VPCView], room: Room) -> DPUVPC:
+    peers = _peers(view, views, room)
+    takes_part = _takes_part(dpu, view, room) or bool(peers)
     return DPUVPC(
         vni=view.vni,
         vpc=view.key,
@@ -108,10 +99,14 @@ def _domain_without_remotes(dpu: str, view: VPCView, domains: Mapping[str, VPCVi
     )
 
 
-def _peers(dpu: str, view: VPCView, domains: Mapping[str, VPCView]) -> list[VPCView]:
+def _takes_part(dpu: str, view: VPCView, room: Room) -> bool:
+    """Whether hosts of the VPC on the DPU reach something."""
+    return view.key in room.own and view.forwards_on(dpu)
+
+
+def _peers(view: VPCView, views: Mapping[str, VPCView], room: Room) -> list[VPCView]:
     """Those with which the VPC exchanges packets on the DPU."""
-    here = view.forwards_on(dpu)
-    return [domains[key] for key in view.peers if key in domains and (here or domains[key].forwards_on(dpu))]
+    return [views[key] for key in view.peers if key in views and room.are_peers(view.key, key)]
 
 
 def _reach(view: VPCView, peers: Sequence[VPCView]) -> list[tuple[str, RemotePrefixes]]:
@@ -127,7 +122,7 @@ def _reach(view: VPCView, peers: Sequence[VPCView]) -> list[tuple[str, RemotePre
     for source in sources:
         for each in source.forwarding:
             for prefix in each.prefixes:
-                if prefix not in taken and (source is view or not _is_inside(prefix, (*view.cidrs, *view.routes))):
+                if prefix not in taken and (source is view or not is_inside(prefix, (*view.cidrs, *view.routes))):
                     found.setdefault(prefix, each.place)
     by_dpu: dict[tuple[str, str], list[str]] = {}
     for prefix, place in found.items():
@@ -140,17 +135,3 @@ def _reach(view: VPCView, peers: Sequence[VPCView]) -> list[tuple[str, RemotePre
         view.kept.clear()  # most of it was made with peers as they were before
     view.kept[key] = tuple(peers), table  # with the peers: while they are held, nothing else has their ids
     return table
-
-
-def _is_inside(prefix: str, others: Iterable[str]) -> bool:
-    """Whether `prefix` would take addresses of one of `others` away: it is as long, or longer."""
-    subnet = ip_network(prefix)
-    return any(_is_subnet(subnet, ip_network(each)) for each in others)
-
-
-def _is_subnet(subnet: IPv4Network | IPv6Network, other: IPv4Network | IPv6Network) -> bool:
-    if isinstance(subnet, IPv4Network) and isinstance(other, IPv4Network):
-        return subnet.subnet_of(other)
-    if isinstance(subnet, IPv6Network) and isinstance(other, IPv6Network):
-        return subnet.subnet_of(other)
-    return False

@@ -1,8 +1,8 @@
-"""Whether two lists of prefixes have addresses in common. Pure."""
+"""Whether prefixes have addresses in common, or lie in one another. Pure."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from functools import lru_cache
 from ipaddress import ip_network
 
@@ -23,6 +23,12 @@ def first_shared(one: Sequence[str], other: Sequence[str]) -> str | None:
         if mine is None or mine[0] != version or mine[2] < end:
             last[side] = span
     return None
+
+
+def is_inside(prefix: str, others: Iterable[str]) -> bool:
+    """Whether all addresses of `prefix` are those of one of `others`."""
+    ((version, first, end, _),) = _spans((prefix,))
+    return any(v == version and f <= first and end <= e for v, f, e, _ in _spans(tuple(others)))
 
 
 @lru_cache(maxsize=4096)

@@ -1,19 +1,41 @@
 """With which VPCs a VPC exchanges packets: both name each other, and no address could be two machines'. Pure.
 
 Both sides come to the same answer: what refuses a pair refuses it for both. A VPC speaks for its cidrs and for what its
-routes lead to, as its hosts may send from there.
+routes lead to, as its hosts may send from there. Two peers of a VPC never hold the same addresses there: who was
+accepted with them holds them (`status.peers`), and of two that are new to them neither is accepted. Neither the order
+of `spec.peers` nor a name decides, and what a peer adds later takes nothing from another one.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import dataclass
+from functools import cached_property
 
 from provisioner.api import VPC
-from provisioner.network.control.compile.overlap import first_shared
+from provisioner.api.vpc import VPCPeerStatus
+from provisioner.network.control.compile.overlap import first_shared, is_inside
 from provisioner.network.control.trouble import Trouble
 
 FindVPC = Callable[[str], VPC | None]
 """By namespace/name; None also for one that is being deleted."""
+
+
+@dataclass(frozen=True)
+class _Candidate:
+    """A peer as far as only others can be in its way. held: what it was accepted with."""
+
+    vpc: VPC
+    held: tuple[str, ...]
+
+    @cached_property
+    def kept(self) -> tuple[str, ...]:
+        """What it holds already."""
+        return tuple(each for each in _all_of(self.vpc) if is_inside(each, self.held))
+
+    @cached_property
+    def new(self) -> tuple[str, ...]:
+        return tuple(each for each in _all_of(self.vpc) if each not in self.kept)
 
 
 def key_of(vpc: VPC) -> str:
@@ -32,14 +54,27 @@ def named_peers(vpc: VPC) -> list[str]:
     return [key for key in (f"{p.namespace}/{p.name}" for p in vpc.spec.peers) if key != key_of(vpc)]
 
 
+def held_by_peers(vpc: VPC, find: FindVPC) -> tuple[VPCPeerStatus, ...]:
+    """What `vpc` says of its peers in its status, sorted: the addresses that each holds. One that is refused for what
+    it has added holds what it held before."""
+    rivals = _rivals(vpc, find)
+    found = []
+    for key, each in sorted(_candidates(vpc, find).items()):
+        if prefixes := each.kept if key in rivals else _all_of(each.vpc):
+            namespace, _, name = key.partition("/")
+            found.append(VPCPeerStatus(namespace=namespace, name=name, prefixes=tuple(sorted({*prefixes}))))
+    return tuple(found)
+
+
 def peer_trouble(vpc: VPC, find: FindVPC) -> Trouble | None:
-    """Why the first of the VPCs that `vpc` names is no peer of it; None if all are."""
-    for key in named_peers(vpc):
-        peer = find(key)
-        trouble = _not_mutual(vpc, key) if peer is None else judge_peer(vpc, peer, find)
-        if trouble is not None:
-            return trouble
-    return None
+    """Why VPCs that `vpc` names are no peers of it; None if all are. What one of them does hides none of the others."""
+    named = [(key, find(key)) for key in named_peers(vpc)]
+    found = [_not_mutual(vpc, key) if peer is None else judge_peer(vpc, peer, find) for key, peer in named]
+    troubles = [each for each in found if each is not None]
+    if not troubles:
+        return None
+    first = next((each for each in troubles if each.reason != "PeerNotMutual"), troubles[0])
+    return Trouble(reason=first.reason, message="; ".join(each.message for each in troubles))
 
 
 def judge_peer(vpc: VPC, peer: VPC, find: FindVPC) -> Trouble | None:
@@ -53,20 +88,22 @@ def judge_peer(vpc: VPC, peer: VPC, find: FindVPC) -> Trouble | None:
             "so that an address could be two machines': take the route out of spec.routes, the peer out of "
             "spec.peers, or make a VPC with other cidrs",
         )
-    for one, other in ((vpc, peer), (peer, vpc)):
-        if (rival := _rival(one, other, find)) is not None and one is vpc:
-            return Trouble(
-                reason="PeersOverlap",
-                message=f"the peers '{rival}' and '{key_of(other)}' of VPC '{key_of(one)}' hold the same addresses, by "
-                f"their cidrs or routes, and '{rival}' counts: it is named first, or the other one has a route to what "
-                "is its own; take one of them out of spec.peers",
-            )
-        if rival is not None:
-            return Trouble(
-                reason="PeersOverlap",
-                message=f"VPC '{key_of(one)}' has a peer already that holds addresses of VPC '{key_of(other)}': take "
-                "one of the two out of spec.peers there",
-            )
+    if (found := _rivals(vpc, find).get(key_of(peer))) is not None:
+        rival, shared = found
+        return Trouble(
+            reason="PeersOverlap",
+            message=f"VPC '{key_of(peer)}' is no peer of VPC '{key_of(vpc)}': it holds {shared}, by its cidrs or "
+            f"routes, and so does the peer '{rival}'; whoever was a peer with these addresses before stays one, and "
+            "no two of them may hold the same: take one of the two out of spec.peers, or have its tenant take the "
+            "route out",
+        )
+    if (found := _rivals(peer, find).get(key_of(vpc))) is not None:
+        return Trouble(
+            reason="PeersOverlap",
+            message=f"VPC '{key_of(vpc)}' is no peer of VPC '{key_of(peer)}': it holds {found[1]}, by its cidrs or "
+            "routes, and so does another peer of that one: take the route out, make a VPC with other cidrs, or ask "
+            "those whose it is to take the other peer out of its spec.peers",
+        )
     return None
 
 
@@ -78,30 +115,30 @@ def _not_mutual(vpc: VPC, key: str) -> Trouble:
     )
 
 
-def _rival(vpc: VPC, peer: VPC, find: FindVPC) -> str | None:
-    """A peer of `vpc` because of which `peer` is none. Of two that hold the same addresses the one counts that `vpc`
-    names first; but a route to what is of another one's cidrs counts against who has the route."""
-    is_named_before = True
-    for key in named_peers(vpc):
-        if key == key_of(peer):
-            is_named_before = False
-            continue
-        other = find(key)
-        if other is None or key_of(vpc) not in named_peers(other) or first_shared(_all_of(vpc), _all_of(other)):
-            continue
-        if first_shared(_routes_of(peer), other.spec.cidrs):
-            return key
-        if not is_named_before or first_shared(_routes_of(other), peer.spec.cidrs):
-            continue
-        if first_shared(_all_of(other), _all_of(peer)):
-            return key
-    return None
+def _candidates(vpc: VPC, find: FindVPC) -> dict[str, _Candidate]:
+    """The VPCs that `vpc` names, which name it, and which hold nothing of its own."""
+    held = {f"{each.namespace}/{each.name}": each.prefixes for each in vpc.status.peers}
+    named = {key: find(key) for key in named_peers(vpc)}
+    return {
+        key: _Candidate(peer, held.get(key, ()))
+        for key, peer in named.items()
+        if peer is not None and key_of(vpc) in named_peers(peer) and not first_shared(_all_of(vpc), _all_of(peer))
+    }
 
 
-def _routes_of(vpc: VPC) -> tuple[str, ...]:
-    return tuple(each.destination for each in vpc.spec.routes)
+def _rivals(vpc: VPC, find: FindVPC) -> dict[str, tuple[str, str]]:
+    """The candidates that are no peers of `vpc`, each with one that is in its way and a prefix that both hold. First
+    those that are new to what another one holds already; of the rest, those that are new to the same."""
+    left, found = _candidates(vpc, find), dict[str, tuple[str, str]]()
+    for theirs in ("kept", "new"):
+        for key, each in left.items():
+            for other, rival in left.items():
+                if other != key and (shared := first_shared(each.new, getattr(rival, theirs))):
+                    found[key] = other, shared
+        left = {key: each for key, each in left.items() if key not in found}
+    return found
 
 
 def _all_of(vpc: VPC) -> tuple[str, ...]:
     """What its hosts may send from."""
-    return *vpc.spec.cidrs, *_routes_of(vpc)
+    return *vpc.spec.cidrs, *(each.destination for each in vpc.spec.routes)

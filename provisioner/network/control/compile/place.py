@@ -16,13 +16,15 @@ from provisioner.network.control.trouble import Trouble
 
 @dataclass(frozen=True, kw_only=True)
 class Place:
-    """A function of a card. is_quarantined: by the administrators."""
+    """A function of a card. is_quarantined: by the administrators. is_assigned: they have named it
+    (spec.dpu.functions)."""
 
     dpu: str
     vtep: str
     function: str
     mac_address: str
     is_quarantined: bool = False
+    is_assigned: bool = False
 
     @property
     def value(self) -> str:
@@ -81,6 +83,7 @@ def place(attachment: VPCAttachment, server: Server | None, dpus: Sequence[Serve
         function=spec.function,
         mac_address=mac_address,
         is_quarantined=_is_quarantined(server, own_function),
+        is_assigned=own_function is not None,
     )
 
 

@@ -70,6 +70,17 @@ class VPCView:
         found = {(each.place.dpu, each.place.vtep) for each in self.forwarding}
         return sorted(found, key=lambda each: IPv4Address(each[1]))
 
+    @property
+    def dpus(self) -> int:
+        """How many DPUs its packets come from."""
+        return len(self.members)
+
+    @cached_property
+    def reach_bytes(self) -> int:
+        """About how many bytes it takes to tell of all that is reached in it."""
+        prefixes = sum(len(each) + 3 for one in self.forwarding for each in (*one.hosts, *one.prefixes))
+        return prefixes + 48 * self.dpus
+
     def here(self, dpu: str) -> list[Endpoint]:
         return self._by_dpu.get(dpu, [])
 

@@ -13,7 +13,7 @@ from provisioner.api.meta import Condition, ConditionStatus, rfc3339
 from provisioner.api.vpc_attachment import ForwardingState, VPCAttachmentStatus
 from provisioner.network.control.claims.allocate import gateway_of
 from provisioner.network.control.compile.place import Place
-from provisioner.network.control.compile.room import isolated
+from provisioner.network.control.compile.room import MOST_VPCS, isolated
 from provisioner.network.control.trouble import Trouble
 
 
@@ -22,7 +22,7 @@ class Standing:
     """An attachment as it is now. place: None if it has none. addresses: those that it has claimed. port: what its DPU
     is to be told; None if that knows nothing of it. trouble: why it is not as asked for. since: with which generation
     of `network` the port became so, if that is known. is_refused: the API server did not
-    take the DPUNetwork."""
+    take the DPUNetwork. left_out: peers of its VPC for which the DPU has no room."""
 
     place: Place | None
     addresses: tuple[str, ...]
@@ -31,6 +31,7 @@ class Standing:
     network: DPUNetwork | None
     since: int | None = None
     is_refused: bool = False
+    left_out: tuple[str, ...] = ()
 
 
 def attachment_status(attachment: VPCAttachment, standing: Standing, now: datetime) -> VPCAttachmentStatus:
@@ -150,4 +151,10 @@ def _words(
                 f"'{attachment.spec.server_ref}': ask them; spec.quarantined does not lift that"
             )  # fmt: skip
         return "False", "Quarantined", "nothing passes, as spec.quarantined asks: set it to false to let it in again"
+    if standing.left_out:
+        return "False", "PeersLeftOut", (
+            f"this attachment exchanges no packets with the peers {', '.join(standing.left_out)} of its VPC: DPU "
+            f"'{dpu}' takes part in {MOST_VPCS} VPCs at most, of which each tenant has a share, and in no more of "
+            "them than its DPUNetwork has room for; have fewer peers, or fewer VPCs with peers on this DPU"
+        )  # fmt: skip
     return "True", "Enforced", f"DPU '{dpu}' has confirmed it"

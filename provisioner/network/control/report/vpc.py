@@ -8,7 +8,7 @@ from datetime import datetime
 from provisioner.api import VPC, VPCAttachment
 from provisioner.api.conditions import find_condition, settle_condition
 from provisioner.api.meta import Condition, rfc3339
-from provisioner.api.vpc import VPCStatus
+from provisioner.api.vpc import VPCPeerStatus, VPCStatus
 from provisioner.network.control.trouble import Trouble
 
 
@@ -19,9 +19,14 @@ def is_enforced(attachment: VPCAttachment) -> bool:
 
 
 def vpc_status(
-    vpc: VPC, vni: int | None, attachments: Iterable[VPCAttachment], trouble: Trouble | None, now: datetime
+    vpc: VPC,
+    vni: int | None,
+    attachments: Iterable[VPCAttachment],
+    peers: tuple[VPCPeerStatus, ...],
+    trouble: Trouble | None,
+    now: datetime,
 ) -> VPCStatus:
-    """The whole status. trouble: why something of it is not as asked for."""
+    """The whole status. peers: what each of them holds. trouble: why something of it is not as asked for."""
     found = list(attachments)
     said = trouble
     if said is None and vni is None:
@@ -38,5 +43,6 @@ def vpc_status(
         vni=vni,
         attachments=len(found),
         enforced_attachments=sum(1 for each in found if is_enforced(each)),
+        peers=peers,
         conditions=(settle_condition(vpc.status.conditions, condition),),
     )
