@@ -238,7 +238,8 @@ class Informer:
             try:
                 if stop.is_set():
                     return
-                for change in read_changes(stream, deadline=began + seconds + GRACE_SECONDS, clock=self._clock):
+                ends = began + seconds + GRACE_SECONDS
+                for change in read_changes(stream, deadline=ends, clock=self._clock, keep=self._keep):
                     self._take(change)
                     self._position = change.resource_version
                     backoff.succeeded()
@@ -258,9 +259,9 @@ class Informer:
         self._hear()
         if change.type == "BOOKMARK":
             return
-        key, new = self._key(change.object), None if change.type == "DELETED" else self._keep(change.object)
+        key = f"{change.namespace}/{change.name}" if self._type.namespaced else change.name
         with self._delivery_lock:
-            self._put(key, new)
+            self._put(key, change.object)
 
     def _keep(self, object_: Object) -> Object | None:
         """What the copy keeps of an object that was read; of one that it has as it is, that one: a new list of all that
