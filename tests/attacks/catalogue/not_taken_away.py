@@ -62,6 +62,7 @@ NOT_TAKEN_AWAY: Final[Mapping[str, str]] = {
     "tests/cli/test_former_rights.py": KUBERNETES,
     "tests/cluster/test_access.py": FAULT,
     "tests/fuzz/": BOUND,
+    "tests/health/test_controller.py::test_a_job_that_cannot_be_deleted": FAULT,
     "tests/image/test_hostile_mirror.py": KERNEL,
     "tests/image/test_ipv6.py": KERNEL,
     "tests/image/test_stage1_": KERNEL,

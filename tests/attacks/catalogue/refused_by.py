@@ -13,6 +13,7 @@ REFUSED_BY: Final[Mapping[str, str]] = {
     "tests/attacks/test_boot_account.py": "provisioner/cli/data/accounts",
     "tests/attacks/test_boot_reports.py": "provisioner/boot/orders/decide.py",
     "tests/attacks/test_break_glass.py": "provisioner/cli/data/break_glass.yaml",
+    "tests/attacks/test_check_labels.py": "provisioner/cli/data/checks.yaml",
     "tests/attacks/test_csr_": "provisioner/join/certificates/approve.py",
     "tests/attacks/test_csr_stolen_certificate.py::test_it_does_not_t": "NodeRestriction (Kubernetes)",
     "tests/attacks/test_discovery_flood.py": "provisioner/boot/observe/discover.py",
