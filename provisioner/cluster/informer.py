@@ -29,22 +29,13 @@ from provisioner.cluster.resources import ResourceType
 from provisioner.cluster.shared_strings import SharedStrings
 from provisioner.cluster.source import Index, KeysOf
 from provisioner.cluster.transport import Stream
+from provisioner.cluster.trim import Trim
 
 log = structlog.get_logger()
 
 Object = dict[str, Any]
 Handler = Callable[[str, Object | None, Object | None], None]
 """Called with key, old and new; old None: it appeared; new None: it is gone."""
-
-Trim = Callable[[Object], Object | None]
-"""What a copy keeps of an object, which it may change; None if it is of no interest, as if it were not there."""
-
-
-def without_managed_fields(object_: Object) -> Object:
-    """All but who owns which field: that is as much again as the object itself."""
-    object_["metadata"].pop("managedFields", None)
-    return object_
-
 
 GRACE_SECONDS: Final = 5.0
 FAILED_WATCHES_BEFORE_LIST: Final = 3

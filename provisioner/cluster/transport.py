@@ -146,8 +146,8 @@ class Transport:
         max_bytes: int = OBJECT_BYTES,
         take: Callable[[dict[str, Any]], object] | None = None,
     ) -> dict[str, Any]:
-        """One request and its JSON answer. Raises: the errors of `failures`, Retryable if there was no answer; Oversized
-        if it had more than `max_bytes`.
+        """One request and its JSON answer. Raises: the errors of `failures`; Retryable if there was no answer,
+        Oversized if it had more than `max_bytes`.
 
         It takes `timeout_seconds` at most. `take`: the answer is a list, which may take longer; its items are given to
         `take`, one after the other, and are not in what is returned.

@@ -46,7 +46,7 @@ def test_a_list_without_items_has_none() -> None:
 
 @pytest.mark.parametrize("text", ["", "<html>", "[1]", '{"items": [{"a": 1}', '{"a": 1', '{"a" 1}'])
 def test_what_is_no_whole_list_is_an_error(text: str) -> None:
-    with pytest.raises(ValueError, match="expected|ended too soon"):
+    with pytest.raises(ValueError, match=r"expected|ended too soon"):
         read(text)
 
 

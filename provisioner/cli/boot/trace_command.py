@@ -29,8 +29,9 @@ from provisioner.cli.kubectl.moments import read_span
 from provisioner.cli.kubectl.printing import output_option
 from provisioner.cluster.client import Cluster
 from provisioner.cluster.events import CLUSTER_SCOPED_NAMESPACE
-from provisioner.cluster.informer import Informer, without_managed_fields
+from provisioner.cluster.informer import Informer
 from provisioner.cluster.resources import EVENTS, ResourceType, of
+from provisioner.cluster.trim import without_managed_fields
 from provisioner.rules.identity import find_server
 
 SILENT_SECONDS: Final = 20.0

@@ -23,7 +23,7 @@ from provisioner.health.jobs.manifest import (
     job_name,
     render_job,
 )
-from provisioner.health.jobs.outcome import ABSENT, JobState, is_finished, read_job
+from provisioner.health.jobs.outcome import ABSENT, JobState, is_finished, read_job, trim_pod
 
 log = structlog.get_logger(__name__)
 
@@ -57,7 +57,8 @@ class JobRunner:
         if not is_finished(job):
             return read_job(job, [pod for pod in self._pods.get(server) if _owner(pod) == uid])
         selector = f"{CONTROLLER_LABEL}={uid}"
-        return read_job(job, self._cluster.list(PODS, namespace=check.namespace, label_selector=selector).items)
+        pods = self._cluster.list(PODS, namespace=check.namespace, label_selector=selector, trim=trim_pod).items
+        return read_job(job, pods)
 
     def start(self, order: JobOrder, server: str) -> bool:
         """Make the Job unless it is there; False if it was refused, which `state` then says. Raises: Retryable."""
