@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import Any
 
 BYTES = 1_200_000
-COUNT = 10
+COUNT = 25
 SECONDS = 300
 
 
@@ -142,12 +142,16 @@ def written(plural: str, number: int, version: int) -> bytes:
     return f'{head}"name": "o-{number}", "uid": "u-{number}", "resourceVersion": "{version}"{tail}'.encode()
 
 
-def follow(kubeconfig: Path) -> dict[str, Any]:
-    """Have all copies follow an API server that lists such objects and then changes each of them."""
+def follow(kubeconfig: Path, *, trimmed: bool) -> dict[str, Any]:
+    """Have all copies follow an API server that lists such objects and then changes each of them. Without `trimmed`
+    they keep each object as it is."""
     from provisioner.cli.service.informers import SharedInformers
     from provisioner.cluster.client import Cluster
 
     informers = SharedInformers(Cluster.connect(kubeconfig))
+    if not trimmed:
+        make = informers._make
+        informers._make = lambda type_, **more: make(type_, **more | {"trim": None})  # type: ignore[method-assign]
     for name, value in vars(SharedInformers).items():
         if hasattr(value, "attrname"):
             getattr(informers, name)
@@ -171,4 +175,4 @@ def _has_changes(items: list[dict[str, Any]]) -> bool:
 
 
 if __name__ == "__main__":
-    print(json.dumps(follow(Path(sys.argv[1]))))
+    print(json.dumps(follow(Path(sys.argv[1]), trimmed=sys.argv[2:] != ["whole"])))

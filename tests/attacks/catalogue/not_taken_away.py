@@ -28,7 +28,6 @@ NOT_TAKEN_AWAY: Final[Mapping[str, str]] = {
     "tests/attacks/test_hostile_bmc.py": BOUND,
     "tests/attacks/test_http_front.py::test_no_host_that_a_machine_names": REFUSES,
     "tests/attacks/test_hostile_ipmi.py": BOUND,
-    "tests/attacks/test_hostile_objects.py": BOUND,
     "tests/attacks/test_hung_slurm.py": BOUND,
     "tests/attacks/test_infiniband_accounts.py::test_it_reads_ufms": KUBERNETES,
     "tests/attacks/test_join_attestation.py::test_the_same_machine": "none: no attack",

@@ -21,6 +21,7 @@ class Without:
 
 _FRONT: Final = "tests/attacks/test_http_front.py::"
 _CONTINUATION: Final = "tests/attacks/test_join_continuation.py::"
+_OBJECTS: Final = "tests/attacks/test_hostile_objects.py::"
 _FLOOD: Final = "tests/attacks/test_join_flood.py::"
 _AUTHORITIES: Final = "tests/day2/test_join_authorities.py::"
 _IN_THE_CLEAR: Final = Without(
@@ -32,6 +33,9 @@ _PACKETS: Final = "tests/network/isolation/test_attacks.py::"
 _FILTERS: Final = Without("the DPU's filters are flushed in the kernel")
 
 WITHOUT: Final[Mapping[str, Without]] = {
+    f"{_OBJECTS}test_large_objects_of_each_kind_take_little_memory_of_the_controllers": Without(
+        "copies keep objects whole", f"{_OBJECTS}test_large_objects_take_much_memory_without_trims"
+    ),
     f"{_FLOOD}test_a_neighbour_who_asks_all_the_time_waits_and_nobody_else_does": Without(
         "OF_A_CLIENT is monkeypatched", f"{_FLOOD}test_asking_all_the_time_succeeds_without_the_limit_of_each_client"
     ),
