@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Any, ClassVar, Literal
+from typing import Any, ClassVar, Final, Literal
 
 from provisioner.api.gpu_settings import GpuSettings
 from provisioner.api.maintenance import RebootMethod
@@ -12,6 +12,9 @@ from provisioner.api.schema import FieldSchema, Rule, described
 
 WarningSignal = Literal["HUP", "INT", "QUIT", "USR1", "USR2", "TERM", "CONT", "URG", "WINCH"]
 """slurmrestd takes a name that it does not know for a request to cancel the job: nothing else may reach it."""
+
+CHECK_NAMESPACE: Final = "provisioner-checks"
+"""Where the Jobs of checks run that name no other."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -191,8 +194,8 @@ class JobCheck:
     name: str = described("Name of the check, unique in the pool.", max_length=40, rules=NAME_RULES)
     namespace: str = described(
         "Namespace of the Job.",
-        default="provisioner-checks",
-        server_default="provisioner-checks",
+        default=CHECK_NAMESPACE,
+        server_default=CHECK_NAMESPACE,
         max_length=63,
         rules=NAME_RULES,
     )

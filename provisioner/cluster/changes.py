@@ -9,25 +9,35 @@ from http import HTTPStatus
 from typing import Any, Literal, cast
 
 from provisioner.api.errors import Retryable
+from provisioner.cluster.bounded_json import decoding
 from provisioner.cluster.failures import Expired
 from provisioner.cluster.transport import Stream
 
 ChangeType = Literal["ADDED", "MODIFIED", "DELETED", "BOOKMARK"]
+Object = dict[str, Any]
 
 
 @dataclass(frozen=True)
 class Change:
-    """What happened to an object; a BOOKMARK carries a resourceVersion and nothing else."""
+    """What happened to an object; a BOOKMARK carries a resourceVersion and nothing else.
+
+    object: what `keep` made of it; None of one that is gone, and for what it does not keep.
+    """
 
     type: ChangeType
-    object: dict[str, Any]
+    name: str
+    namespace: str
+    resource_version: str
+    object: Object | None
 
-    @property
-    def resource_version(self) -> str:
-        return str(self.object["metadata"]["resourceVersion"])
 
-
-def read_changes(stream: Stream, *, deadline: float, clock: Callable[[], float]) -> Iterator[Change]:
+def read_changes(
+    stream: Stream,
+    *,
+    deadline: float,
+    clock: Callable[[], float],
+    keep: Callable[[Object], Object | None] = lambda object_: object_,
+) -> Iterator[Change]:
     """The changes on a stream until the API server ends it.
 
     Raises: Expired if the server forgot where the watch began; Retryable if the stream breaks, carries nonsense, or
@@ -38,14 +48,26 @@ def read_changes(stream: Stream, *, deadline: float, clock: Callable[[], float])
             raise Retryable("watch outlived the time after which the server was to end it", after_seconds=0.0)
         if not line.strip():
             continue
-        try:
-            message = json.loads(line)
-            type_, object_ = message["type"], message["object"]
-        except (ValueError, KeyError, TypeError) as error:
-            raise Retryable(f"watch carried no change but {line[:200]!r}") from error
+        with decoding(len(line)):
+            change = _read_change(line, keep)
+        yield change
+
+
+def _read_change(line: bytes, keep: Callable[[Object], Object | None]) -> Change:
+    try:
+        message = json.loads(line)
+        type_, object_ = message["type"], message["object"]
         if type_ == "ERROR":
             words = object_.get("message", "watch ended with an error")
             if object_.get("code") == HTTPStatus.GONE:
                 raise Expired(words, after_seconds=0.0)
             raise Retryable(words)
-        yield Change(cast(ChangeType, type_), object_)
+        metadata = object_["metadata"]
+        named = str(metadata.get("name") or ""), str(metadata.get("namespace") or "")
+        version = str(metadata["resourceVersion"])
+    except RecursionError as error:
+        raise Expired("watch carried an object that is nested too deeply", after_seconds=0.0) from error
+    except (ValueError, KeyError, TypeError, AttributeError) as error:
+        raise Retryable(f"watch carried no change but {line[:200]!r}") from error
+    kept = keep(object_) if type_ in ("ADDED", "MODIFIED") else None
+    return Change(cast(ChangeType, type_), *named, version, kept)

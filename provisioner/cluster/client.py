@@ -14,7 +14,8 @@ from provisioner.api.codec import decode
 from provisioner.api.errors import Conflict, Forbidden, NotFound, Refused
 from provisioner.api.meta import Resource
 from provisioner.api.schema import GROUP, VERSION
-from provisioner.cluster.failures import Busy, Expired, Inapplicable
+from provisioner.cluster.bounded_json import LIST_BYTES, PAGE_BYTES
+from provisioner.cluster.failures import Busy, Expired, Inapplicable, Oversized
 from provisioner.cluster.json_patch import operations
 from provisioner.cluster.patience import ForbiddenPatience
 from provisioner.cluster.request_name import RequestObserver
@@ -138,14 +139,16 @@ class Cluster:
         field_selector: str | None = None,
         trim: Callable[[Object], Object | None] | None = None,
     ) -> ListResult:
-        """All objects, of one moment, fetched in pages; of each page only what `trim` makes of its objects is kept."""
+        """All objects, of one moment, fetched in pages and read one by one; of each what `trim` makes of it is kept. It
+        may be asked again of an object that it was asked of before.
+        """
         query = {"labelSelector": label_selector, "fieldSelector": field_selector}
         path = type.collection(namespace)
         try:
-            return self._list_pages(type, path, {**query, "limit": PAGE_SIZE}, trim)
+            return self._list_pages(type, path, query, PAGE_SIZE, trim)
         except Expired:
             # The moment of the first page was forgotten before the last one was fetched: once more, in one piece.
-            return self._list_pages(type, path, query, trim)
+            return self._list_pages(type, path, query, None, trim)
 
     def create(
         self,
@@ -392,16 +395,31 @@ class Cluster:
         type_: ResourceType,
         path: str,
         query: Mapping[str, Any],
+        limit: int | None,
         trim: Callable[[Object], Object | None] | None,
     ) -> ListResult:
+        # Items of a built-in kind's list come without these two.
+        named = {"apiVersion": type_.api_version, "kind": type_.kind}
         items: builtins.list[Object] = []
+
+        def take(item: Object) -> None:
+            whole = {**named, **item}
+            kept = trim(whole) if trim is not None else whole
+            if kept is not None:
+                items.append(kept)
+
         following: str | None = None
         while True:
-            page = self._request("GET", path, what=f"LIST {type_}", query={**query, "continue": following}, many=True)
-            # Items of a built-in kind's list come without these two.
-            named = {"apiVersion": type_.api_version, "kind": type_.kind}
-            whole = ({**named, **item} for item in page.get("items") or [])
-            items += whole if trim is None else (kept for item in whole if (kept := trim(item)) is not None)
+            asked, whole_pages = {**query, "limit": limit, "continue": following}, len(items)
+            most = PAGE_BYTES if limit is not None else LIST_BYTES
+            try:
+                page = self._request("GET", path, what=f"LIST {type_}", query=asked, max_bytes=most, take=take)
+            except Oversized:
+                if limit is None or limit == 1:
+                    raise
+                del items[whole_pages:]
+                limit = max(1, limit // 10)
+                continue
             following = page["metadata"].get("continue")
             if not following:
                 return ListResult(items, page["metadata"]["resourceVersion"])

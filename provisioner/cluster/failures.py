@@ -38,6 +38,10 @@ class Expired(Retryable):
     """The resourceVersion is older than what the API server remembers (HTTP 410)."""
 
 
+class Oversized(Retryable):
+    """The answer has more bytes than it may have: ask for less."""
+
+
 class Busy(Retryable):
     """The API server takes nothing in just now (HTTP 429): too much is asked of it, or it has just begun to serve the
     kind. A PodDisruptionBudget that forbids an eviction says the same."""

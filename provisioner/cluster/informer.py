@@ -29,22 +29,13 @@ from provisioner.cluster.resources import ResourceType
 from provisioner.cluster.shared_strings import SharedStrings
 from provisioner.cluster.source import Index, KeysOf
 from provisioner.cluster.transport import Stream
+from provisioner.cluster.trim import Trim
 
 log = structlog.get_logger()
 
 Object = dict[str, Any]
 Handler = Callable[[str, Object | None, Object | None], None]
 """Called with key, old and new; old None: it appeared; new None: it is gone."""
-
-Trim = Callable[[Object], Object | None]
-"""What a copy keeps of an object, which it may change; None if it is of no interest, as if it were not there."""
-
-
-def without_managed_fields(object_: Object) -> Object:
-    """All but who owns which field: that is as much again as the object itself."""
-    object_["metadata"].pop("managedFields", None)
-    return object_
-
 
 GRACE_SECONDS: Final = 5.0
 FAILED_WATCHES_BEFORE_LIST: Final = 3
@@ -238,7 +229,8 @@ class Informer:
             try:
                 if stop.is_set():
                     return
-                for change in read_changes(stream, deadline=began + seconds + GRACE_SECONDS, clock=self._clock):
+                ends = began + seconds + GRACE_SECONDS
+                for change in read_changes(stream, deadline=ends, clock=self._clock, keep=self._keep):
                     self._take(change)
                     self._position = change.resource_version
                     backoff.succeeded()
@@ -258,9 +250,9 @@ class Informer:
         self._hear()
         if change.type == "BOOKMARK":
             return
-        key, new = self._key(change.object), None if change.type == "DELETED" else self._keep(change.object)
+        key = f"{change.namespace}/{change.name}" if self._type.namespaced else change.name
         with self._delivery_lock:
-            self._put(key, new)
+            self._put(key, change.object)
 
     def _keep(self, object_: Object) -> Object | None:
         """What the copy keeps of an object that was read; of one that it has as it is, that one: a new list of all that

@@ -67,6 +67,32 @@ class Snapshot:
             watcher(name, None, body)
 
 
+class Joined:
+    """Several sources as one: no key is in two of them."""
+
+    def __init__(self, *sources: Source) -> None:
+        self._sources = sources
+
+    @property
+    def has_synced(self) -> bool:
+        return all(source.has_synced for source in self._sources)
+
+    def get(self, name: str, /) -> Object | None:
+        return next((found for source in self._sources if (found := source.get(name)) is not None), None)
+
+    def items(self) -> list[Object]:
+        return [item for source in self._sources for item in source.items()]
+
+    def index(self, keys_of: KeysOf, /) -> Lookup:
+        index = Index(keys_of)
+        self.subscribe(lambda name, old, new: index.put(name, new))
+        return index
+
+    def subscribe(self, watcher: Watcher, /) -> None:
+        for source in self._sources:
+            source.subscribe(watcher)
+
+
 def look_up(kind: type[R], source: Source, name: str | None) -> R | None:
     """The object of that name as the cache has it, typed; None for no name."""
     found = source.get(name) if name is not None else None

@@ -22,10 +22,11 @@ import yaml
 
 from provisioner.api.errors import NeedsHuman, Retryable
 from provisioner.cluster.access import Access
-from provisioner.cluster.failures import raise_failure
+from provisioner.cluster.bounded_json import OBJECT_BYTES, read_list
+from provisioner.cluster.failures import Expired, Oversized, raise_failure
 from provisioner.cluster.request_name import RequestObserver, verb_and_resource
-from provisioner.outbound.deadline import bounded_call
-from provisioner.outbound.sockets import BoundedSocket, read_body
+from provisioner.outbound.deadline import TooLarge, bounded_call
+from provisioner.outbound.sockets import BoundedSocket, read_body, read_parts
 
 log = structlog.get_logger()
 
@@ -34,10 +35,6 @@ READ_SECONDS: Final = 30.0
 """For a whole request, from connecting to the last byte of its answer."""
 MANY_TIMES: Final = 4
 """A request for many objects may take so many times as long, as long as none of its silences does."""
-OBJECT_BYTES: Final = 16 * 1024 * 1024
-"""An answer about one object. etcd takes 1.5 MiB."""
-MANY_BYTES: Final = 1024 * 1024 * 1024
-"""One about many: the Pods of a large fleet, in one piece."""
 
 
 class Stream:
@@ -49,15 +46,19 @@ class Stream:
         self._ends = time.monotonic() + seconds
 
     def lines(self) -> Iterator[bytes]:
-        """Its lines, as they come. Raises: Retryable if the connection breaks or its time is over."""
-        buffer = b""
+        """Its lines, as they come. Raises: Retryable if the connection breaks or its time is over; Expired if one is so
+        long that it cannot be read, and nothing after it."""
+        line = bytearray()
         chunks = self._response.stream(65536)
         try:
             while chunk := self._next(chunks):
-                *complete, buffer = (buffer + chunk).split(b"\n")
-                yield from complete
-                if len(buffer) > OBJECT_BYTES:
-                    raise ValueError(f"one line has more than {OBJECT_BYTES} bytes, expected one object in each")
+                *complete, rest = chunk.split(b"\n")
+                for end in complete:
+                    yield bytes(line + end)
+                    line.clear()
+                line += rest
+                if len(line) > OBJECT_BYTES:
+                    raise Expired(f"{self._what}: one object has more than {OBJECT_BYTES} bytes", after_seconds=0.0)
         except (urllib3.exceptions.HTTPError, OSError, ValueError, AttributeError) as error:
             # ValueError and AttributeError: abort() from another thread pulled the file away under the reader
             raise Retryable(f"{self._what}: {error}", after_seconds=0.0) from error
@@ -142,19 +143,22 @@ class Transport:
         body: Any = None,
         content_type: str = "application/json",
         timeout_seconds: float = READ_SECONDS,
-        many: bool = False,
+        max_bytes: int = OBJECT_BYTES,
+        take: Callable[[dict[str, Any]], object] | None = None,
     ) -> dict[str, Any]:
-        """One request and its JSON answer. Raises: the errors of `failures`, Retryable if there was no answer.
+        """One request and its JSON answer. Raises: the errors of `failures`; Retryable if there was no answer,
+        Oversized if it had more than `max_bytes`.
 
-        It takes `timeout_seconds` at most, and has `OBJECT_BYTES`. `many`: about many objects; more of both.
+        It takes `timeout_seconds` at most. `take`: the answer is a list, which may take longer; its items are given to
+        `take`, one after the other, and are not in what is returned.
         """
         self._access.renew()
-        headers, seconds = self._headers(content_type), timeout_seconds * (MANY_TIMES if many else 1)
+        headers, seconds = self._headers(content_type), timeout_seconds * (MANY_TIMES if take is not None else 1)
         asked = verb_and_resource(method, path, query, content_type)
         try:
             with (
                 self._measured(*asked) as answered,
-                bounded_call("the API server", seconds=seconds, max_bytes=MANY_BYTES if many else OBJECT_BYTES),
+                bounded_call("the API server", seconds=seconds, max_bytes=max_bytes),
             ):
                 response = self._access.pool.request(
                     method,
@@ -166,17 +170,27 @@ class Transport:
                     redirect=False,
                     preload_content=False,
                 )
-                data = read_body(response)
+                succeeded = response.status < HTTPStatus.MULTIPLE_CHOICES
+                parts = read_parts(response)
+                answer: Any = read_list(parts, take) if take is not None and succeeded else b"".join(parts)
+                response.release_conn()
                 answered(response.status)
+        except TooLarge as error:
+            raise Oversized(f"{what}: no answer from {self.server_url}: {error}", after_seconds=0.0) from error
         except (urllib3.exceptions.HTTPError, OSError) as error:
             raise Retryable(f"{what}: no answer from {self.server_url}: {error}") from error
+        except ValueError as error:
+            raise Retryable(f"{what}: {self.server_url} answered no JSON: {error}") from error
         for warning in response.headers.getlist("Warning"):
             log.warning("api server warned", request=what, warning=warning)
-        if response.status >= HTTPStatus.MULTIPLE_CHOICES:
-            raise_failure(response.status, response.headers, data, what)
+        if not succeeded:
+            raise_failure(response.status, response.headers, answer, what)
+        return answer if take is not None else self._read_object(answer, what)
+
+    def _read_object(self, data: bytes, what: str) -> dict[str, Any]:
         try:
             answer = json.loads(data)
-        except ValueError as error:
+        except (ValueError, RecursionError) as error:
             raise Retryable(f"{what}: {self.server_url} answered no JSON: {data[:200]!r}") from error
         if not isinstance(answer, dict):
             raise Retryable(f"{what}: {self.server_url} answered no object: {data[:200]!r}")

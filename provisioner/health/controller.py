@@ -19,6 +19,7 @@ from provisioner.api.codec import decode_shared
 from provisioner.api.maintenance import DISTURBING_PHASES
 from provisioner.api.meta import parse_time
 from provisioner.api.node_contract import NODE_FACTS_ANNOTATION, PREPARED_ORDER_ANNOTATION
+from provisioner.api.pool_settings import CHECK_NAMESPACE
 from provisioner.cluster.client import Cluster
 from provisioner.cluster.controller import Controller, Settling, requeue_after
 from provisioner.cluster.events import Events
@@ -55,8 +56,8 @@ _OWNED: Final = OwnedStatus(("verification", "lifecycle"), (VERIFIED,))
 class HealthInformers:
     """The caches that the controller follows.
 
-    leases: those of the namespace kube-node-lease. jobs and pods: those with the label provisioner.dev/check, in all
-    namespaces (`CHECK_LABEL` of job_manifest).
+    leases: those of the namespace kube-node-lease. jobs and pods: those with the label provisioner.dev/check
+    (`CHECK_LABEL` of job_manifest); those in a namespace that no check names are not looked at.
     """
 
     servers: Source
@@ -128,16 +129,17 @@ class HealthController:
         else:
             self._settling.is_written(name)
             written = self._write(cached, node, decision) if differs else None
-            self._runner.clean_up(name, decision.current)
-            if decision.start is not None and not self._runner.start(decision.start, name):
-                return AT_ONCE_SECONDS  # refused: that is a result, too
         if node is not None and taints_differ(written or cached, node):
             with self._own.written_on(name, NODES, node):
                 tainted = self._nodes.taint(name, node, just_written=written)
             if tainted is not None:
                 self._own.note(name, NODES, tainted)
+        if rest <= 0 and decision.start is not None and not self._runner.start(decision.start, name):
+            again = AT_ONCE_SECONDS  # refused: that is a result, too
         if decision.answers:
             self._nodes.answer(name, decision.answers)
+        if rest <= 0:
+            self._runner.clean_up(name, decision.current)  # last: nothing waits for what cannot be deleted
         return requeue_after(again, self._rng)
 
     def _write(
@@ -222,7 +224,18 @@ def build_health_controllers(
 
 
 def build_job_runner(cluster: Cluster, informers: HealthInformers) -> JobRunner:
-    return JobRunner(cluster, jobs=informers.jobs.index(labelled_server), pods=informers.pods.index(labelled_server))
+    return JobRunner(
+        cluster,
+        jobs=informers.jobs.index(labelled_server),
+        pods=informers.pods.index(labelled_server),
+        is_of_checks=namespaces_of_checks(informers.pools),
+    )
+
+
+def namespaces_of_checks(pools: Source) -> Callable[[str], bool]:
+    """Whether a namespace is one in which checks run: the usual one, and those that a pool's checks name."""
+    named = pools.index(_check_namespaces)
+    return lambda namespace: namespace == CHECK_NAMESPACE or bool(named.get(namespace))
 
 
 def follow(informers: HealthInformers, skew: ClockSkew, add: Callable[[str], None]) -> None:
@@ -240,10 +253,15 @@ def follow(informers: HealthInformers, skew: ClockSkew, add: Callable[[str], Non
 
         return changed
 
+    is_of_checks = namespaces_of_checks(informers.pools)
+
+    def server_of_check(body: Mapping[str, Any]) -> str | None:
+        return labelled_server(body)[0] if is_of_checks(body["metadata"]["namespace"]) else None
+
     informers.leases.subscribe(lambda key, old, new: skew.saw(key.rpartition("/")[2], old, new))
     informers.maintenances.subscribe(owned_changed(lambda body: body["spec"].get("serverRef")))
     for source in (informers.jobs, informers.pods):
-        source.subscribe(owned_changed(lambda body: labelled_server(body)[0]))
+        source.subscribe(owned_changed(server_of_check))
     informers.pools.subscribe(when_changed(_verification, add_members))
     informers.nodes.subscribe(when_changed(_of_interest, add))
     informers.servers.subscribe(lambda name, old, new: add(name))
@@ -289,6 +307,13 @@ def _of_interest(node: dict[str, Any] | None) -> Any:
 def _verification(pool: dict[str, Any] | None) -> Any:
     spec = (pool or {}).get("spec") or {}
     return pool is None, spec.get("verification"), spec.get("upgradeStrategy", {}).get("canary"), images_of_pool(pool)
+
+
+def _check_namespaces(pool: Mapping[str, Any]) -> set[str]:
+    spec = pool["spec"]
+    settings = (spec.get("verification"), (spec.get("upgradeStrategy") or {}).get("canary"))
+    checks = (check for each in settings for check in (each or {}).get("checks") or ())
+    return {check.get("namespace", CHECK_NAMESPACE) for check in checks}
 
 
 def _is_words(body: Mapping[str, Any], decision: Decision) -> bool:

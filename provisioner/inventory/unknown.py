@@ -15,7 +15,7 @@ import structlog
 
 from provisioner.api import Server
 from provisioner.api.discovery import NAME_PREFIX, Place, Waiting, give_way, is_untouched, is_waiting, place_of
-from provisioner.api.errors import Conflict
+from provisioner.api.errors import Conflict, Refused
 from provisioner.api.meta import parse_time
 from provisioner.cluster.client import Cluster
 from provisioner.cluster.controller import Controller
@@ -56,6 +56,9 @@ class UnknownMachines:
                 )
             except Conflict:
                 continue  # it has changed: the cache will say so
+            except Refused as error:
+                log.warning("unknown machine was not forgotten", server=name, error=str(error))
+                continue  # it holds up none of the others
             log.info("unknown machine that nobody touched was forgotten", server=name)
         return again
 

@@ -6,6 +6,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
+from provisioner.cluster.trim import IDENTITY, MOST_ENTRIES, picked
 from provisioner.jobs.pods import Pod, labels_of
 from provisioner.jobs.selectors import Selector, read_selector
 
@@ -72,6 +73,24 @@ def read_budget(body: Mapping[str, Any]) -> Budget:
         current=status.get("observedGeneration", 0) >= metadata.get("generation", 0),
         spends_on_unhealthy=spec.get("unhealthyPodEvictionPolicy", "IfHealthyBudget") != "AlwaysAllow",
     )
+
+
+def trim_budget(body: dict[str, Any]) -> dict[str, Any]:
+    """What is read of one. A selector beyond the bound selects nothing here: evictions are the API server's to refuse,
+    we only say by which budget it did."""
+    spec = body.get("spec") or {}
+    selector = spec.get("selector") or {}
+    few = (
+        len(selector.get("matchLabels") or ()) <= MOST_ENTRIES
+        and sum(1 + len(each.get("values") or ()) for each in selector.get("matchExpressions") or ()) <= MOST_ENTRIES
+    )
+    return {
+        "metadata": picked(body["metadata"], (*IDENTITY, "generation")),
+        "spec": picked(spec, ("unhealthyPodEvictionPolicy", *(("selector",) if few else ()))),
+        "status": picked(
+            body.get("status"), ("disruptionsAllowed", "currentHealthy", "desiredHealthy", "observedGeneration")
+        ),
+    }
 
 
 def budgets_of(pod: Pod, budgets: Iterable[Budget]) -> tuple[Budget, ...]:

@@ -10,15 +10,13 @@ from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 from typing import Any, Final
 
+from provisioner.cluster.trim import IDENTITY, clipped, picked
 from provisioner.jobs.ended import EndedJob
-from provisioner.jobs.gangs import GANG_LABELS, Gang, gang_of
+from provisioner.jobs.gangs import Gang, gang_of
 from provisioner.jobs.pods import (
     CHECK_LABEL,
-    KUEUE_LABELS,
-    READ_ANNOTATIONS,
     JobRules,
     Pod,
-    annotations_of,
     began_at,
     belongs_to_node,
     gpu_requests,
@@ -26,26 +24,21 @@ from provisioner.jobs.pods import (
     labels_of,
     node_of,
     read_moment,
+    trim_metadata,
     was_job,
 )
 
 LABEL_BYTES: Final = 512
 """Of the labels that a cache keeps of a pod, beside those that make it a job."""
 
-_VALUE_LETTERS: Final = 253
 _REASON_LETTERS: Final = 64
 _DISRUPTION: Final = "DisruptionTarget"
 _CONDITIONS: Final = (_DISRUPTION, "Ready")
 _KILLED: Final = frozenset({9, 15})
-_MARKS: Final = GANG_LABELS | frozenset(KUEUE_LABELS)
-"""Labels by which a pod is a job or belongs to one."""
 _CODES: Final = range(-(2**31), 2**31)
 _SIGNALS: Final = range(1, 65)
 _LONG_AGO: Final = datetime(1970, 1, 1, tzinfo=UTC)
-_KEPT_METADATA: Final = (
-    *("name", "namespace", "uid", "resourceVersion"),
-    *("creationTimestamp", "deletionTimestamp", "deletionGracePeriodSeconds"),
-)
+_KEPT_METADATA: Final = (*IDENTITY, "creationTimestamp", "deletionTimestamp", "deletionGracePeriodSeconds")
 _KEPT_SPEC: Final = ("nodeName", "schedulingGroup", "workloadRef")
 _KEPT_CONDITION: Final = ("type", "status", "reason", "lastTransitionTime")
 _KEPT_TERMINATED: Final = ("exitCode", "signal", "reason", "finishedAt")
@@ -94,33 +87,22 @@ def trim_ended_pod(pod: dict[str, Any]) -> dict[str, Any] | None:
     come with their node, that never had one, and of our own checks. Labels beyond the bound are left out."""
     if belongs_to_node(pod) or node_of(pod) is None or CHECK_LABEL in labels_of(pod):
         return None
-    metadata, spec, annotations = pod["metadata"], pod["spec"], annotations_of(pod)
-    status = pod.get("status") or {}
-    owners = [owner for owner in metadata.get("ownerReferences") or () if owner.get("controller")]
-    kept = {key: metadata[key] for key in _KEPT_METADATA if key in metadata}
-    kept |= {
-        "labels": dict(_few_labels(labels_of(pod))),
-        "annotations": {
-            key: annotations[key] for key in READ_ANNOTATIONS if len(annotations.get(key, "-" * 999)) <= _VALUE_LETTERS
-        },
-        "ownerReferences": [{"kind": owner.get("kind", "")[-63:], "controller": True} for owner in owners[:1]],
-    }
+    spec, status = pod["spec"], pod.get("status") or {}
     return {
         "apiVersion": pod["apiVersion"],
         "kind": pod["kind"],
-        "metadata": kept,
-        "spec": {key: spec[key] for key in _KEPT_SPEC if key in spec} | _gpus(pod),
-        "status": {key: status[key] for key in ("phase", "startTime") if key in status}
+        "metadata": trim_metadata(pod, _KEPT_METADATA, LABEL_BYTES),
+        "spec": picked(spec, _KEPT_SPEC) | _gpus(pod),
+        "status": picked(status, ("phase", "startTime"))
         | {
-            "reason": _bounded(status.get("reason")),
+            "reason": clipped(status.get("reason"), _REASON_LETTERS),
             "conditions": [
-                {key: _bounded(each[key]) for key in _KEPT_CONDITION if key in each}
+                picked(each, _KEPT_CONDITION, _REASON_LETTERS)
                 for type_ in _CONDITIONS
                 for each in _conditions(status, type_)
             ],
             "containerStatuses": [
-                {"state": {"terminated": {key: _bounded(each[key]) for key in _KEPT_TERMINATED if key in each}}}
-                for each in _telling(status)
+                {"state": {"terminated": picked(each, _KEPT_TERMINATED, _REASON_LETTERS)}} for each in _telling(status)
             ],
         },
     }
@@ -218,21 +200,6 @@ def _terminated(status: Mapping[str, Any]) -> Iterator[Mapping[str, Any]]:
 def _conditions(status: Mapping[str, Any], type_: str) -> list[Mapping[str, Any]]:
     """Of a type there is one at most."""
     return [each for each in status.get("conditions") or () if each.get("type") == type_][:1]
-
-
-def _few_labels(labels: Mapping[str, str]) -> Iterator[tuple[str, str]]:
-    """Those that make it a job, and of the others as many as the bound takes, by name."""
-    left = LABEL_BYTES
-    for key in sorted(labels, key=lambda key: (key not in _MARKS, key)):
-        if key not in _MARKS:
-            left -= len(key) + len(labels[key])
-        if left < 0:
-            return
-        yield key, labels[key]
-
-
-def _bounded(value: Any) -> Any:
-    return value[:_REASON_LETTERS] if isinstance(value, str) else value
 
 
 def _gpus(pod: Pod) -> dict[str, Any]:

@@ -12,12 +12,11 @@ from dataclasses import dataclass, field
 from functools import lru_cache
 from typing import Any, Final
 
-from provisioner.jobs.pods import Pod, is_evictable, is_gpu
+from provisioner.jobs.pods import CPU, Pod, is_evictable, is_gpu
 
 MAX_QUANTITY: Final = 2.0**63
 """Kubernetes writes none larger."""
 
-_CPU: Final = "cpu"
 _QUANTITY: Final = re.compile(r"([0-9]{1,20}(?:\.[0-9]{0,9})?)(?:[eE]([+-]?[0-9]{1,2})|([numkMGTPE]|[KMGTPE]i))?")
 _POWERS: Final = {"n": -3, "u": -2, "m": -1, "k": 1, "K": 1, "M": 2, "G": 3, "T": 4, "P": 5, "E": 6}
 
@@ -39,10 +38,10 @@ def free_share(allocatable: Mapping[str, Any], requests: Requests) -> float | No
     capacity = {name: read_quantity(quantity) for name, quantity in allocatable.items() if is_gpu(name)}
     capacity = {name: quantity for name, quantity in capacity.items() if quantity > 0}
     if not capacity:
-        cpus = read_quantity(allocatable.get(_CPU))
+        cpus = read_quantity(allocatable.get(CPU))
         if cpus <= 0 or requests.by_claim:
             return None
-        capacity = {_CPU: cpus}
+        capacity = {CPU: cpus}
     taken = sum(min(1.0, requests.quantities.get(name, 0.0) / quantity) for name, quantity in capacity.items())
     return 1.0 - taken / len(capacity)
 
@@ -92,4 +91,4 @@ def _requests(holder: Mapping[str, Any]) -> dict[str, float]:
     resources = holder.get("resources") or {}
     # The API server writes a limit without a request as a request, too.
     quantities = {**(resources.get("limits") or {}), **(resources.get("requests") or {})}
-    return {name: read_quantity(quantity) for name, quantity in quantities.items() if name == _CPU or is_gpu(name)}
+    return {name: read_quantity(quantity) for name, quantity in quantities.items() if name == CPU or is_gpu(name)}

@@ -17,7 +17,7 @@ from provisioner.cluster.client import Cluster
 from provisioner.cluster.events import Events
 from provisioner.cluster.resources import POD_DISRUPTION_BUDGETS, PODS
 from provisioner.cluster.source import Source
-from provisioner.jobs.budgets import Budget, read_budget
+from provisioner.jobs.budgets import Budget, read_budget, trim_budget
 from provisioner.jobs.ended import EndedJob, no_later_than
 from provisioner.jobs.ended_pods import SummarizeEnded, ended_gang
 from provisioner.jobs.free import Requests, requests_on
@@ -35,6 +35,7 @@ from provisioner.jobs.pods import (
     job_rules,
     key_of,
     node_of,
+    trim_pod,
 )
 from provisioner.jobs.work import EvictionBlocked, Job, JobKind
 
@@ -144,12 +145,13 @@ class PodWorkloads:
         return still_there(remaining, reasons, self._now())
 
     def _pods_of(self, node: str) -> tuple[Pod, ...]:
-        return tuple(self._cluster.list(PODS, field_selector=f"spec.nodeName={node},{NOT_OVER}").items)
+        selector = f"spec.nodeName={node},{NOT_OVER}"
+        return tuple(self._cluster.list(PODS, field_selector=selector, trim=trim_pod).items)
 
     def _candidates(self, gang: Gang) -> Sequence[Pod]:
         """All pods that may be members of `gang`."""
         return self._cluster.list(
-            PODS, namespace=gang.namespace, label_selector=gang.selector, field_selector=NOT_OVER
+            PODS, namespace=gang.namespace, label_selector=gang.selector, field_selector=NOT_OVER, trim=trim_pod
         ).items
 
     def _budgets(self, pods: Iterable[Pod]) -> tuple[Budget, ...]:
@@ -157,7 +159,7 @@ class PodWorkloads:
         return tuple(
             read_budget(body)
             for namespace in namespaces
-            for body in self._cluster.list(POD_DISRUPTION_BUDGETS, namespace=namespace).items
+            for body in self._cluster.list(POD_DISRUPTION_BUDGETS, namespace=namespace, trim=trim_budget).items
         )
 
     def _evict_pod(self, pod: Pod) -> EvictionBlocked | None:

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from datetime import datetime, timedelta
 from functools import lru_cache
+from itertools import islice
 from typing import Any, Final
 
 from provisioner.api.errors import Refused
@@ -17,7 +18,8 @@ from provisioner.api.node_contract import (
 )
 from provisioner.api.node_pool import NodePool
 from provisioner.api.pool_settings import PodJobs
-from provisioner.jobs.gangs import GANG_ANNOTATIONS, gang_of
+from provisioner.cluster.trim import IDENTITY, MOST_ENTRIES, VALUE_LETTERS, controller_of, picked
+from provisioner.jobs.gangs import GANG_ANNOTATIONS, GANG_LABELS, gang_of
 from provisioner.jobs.selectors import Selector, parse_selector
 
 Pod = Mapping[str, Any]
@@ -39,16 +41,15 @@ READ_ANNOTATIONS: Final = (
     POD_WARNING_ANNOTATION,
     *GANG_ANNOTATIONS,
 )
-_KEPT_METADATA: Final = (
-    *("name", "namespace", "uid", "resourceVersion"),
-    *("labels", "ownerReferences", "creationTimestamp", "deletionTimestamp"),
-)
-_KEPT_SPEC: Final = (
-    *("nodeName", "activeDeadlineSeconds"),
-    *("resources", "resourceClaims", "schedulingGroup", "workloadRef"),
-)
+MARKS: Final = GANG_LABELS | {*KUEUE_LABELS, CHECK_LABEL}
+"""Labels by which a pod is a job, belongs to one, or is none."""
+LABEL_BYTES: Final = 4096
+"""Of the other labels that a cache keeps of a pod: a pool's selectors may name any."""
+
+_KEPT_METADATA: Final = (*IDENTITY, "creationTimestamp", "deletionTimestamp")
+_KEPT_SPEC: Final = ("nodeName", "activeDeadlineSeconds", "schedulingGroup", "workloadRef")
 _KEPT_STATUS: Final = ("phase", "startTime")
-_KEPT_CONTAINER: Final = ("resources", "restartPolicy")
+CPU: Final = "cpu"
 _NO: Final = frozenset({"", "0", "false", "no"})
 
 
@@ -147,29 +148,66 @@ def forbids_disruption(pod: Pod) -> bool:
 
 
 def trim_pod(pod: dict[str, Any]) -> dict[str, Any] | None:
-    """What a cache of a fleet's pods has to know to find the jobs among them, some 2 KiB each whatever a tenant writes
-    into them; None of those that come with their node. What is evicted is read anew, and whole."""
+    """What has to be known of a pod to find jobs, to warn and to evict them, some 2 KiB each whatever a tenant writes
+    into it; None of those that come with their node."""
     if belongs_to_node(pod):
         return None
-    metadata, spec, annotations = pod["metadata"], pod["spec"], annotations_of(pod)
-    status = pod.get("status") or {}
-    kept = {key: metadata[key] for key in _KEPT_METADATA if key in metadata}
+    spec, status = pod["spec"], pod.get("status") or {}
+    conditions = [each for each in status.get("conditions") or () if each.get("type") == "Ready"]
     return {
         "apiVersion": pod["apiVersion"],
         "kind": pod["kind"],
-        "metadata": kept | {"annotations": {key: annotations[key] for key in READ_ANNOTATIONS if key in annotations}},
-        "spec": {key: spec[key] for key in _KEPT_SPEC if key in spec}
-        | {
-            containers: [
-                {key: each[key] for key in _KEPT_CONTAINER if key in each}
-                for each in spec[containers] or ()
-                if each.get("resources")
-            ]
-            for containers in ("containers", "initContainers")
-            if containers in spec
-        },
-        "status": {key: status[key] for key in _KEPT_STATUS if key in status},
+        "metadata": trim_metadata(pod, _KEPT_METADATA, LABEL_BYTES),
+        "spec": picked(spec, _KEPT_SPEC) | trim_resources(spec),
+        "status": picked(status, _KEPT_STATUS)
+        | {"conditions": [picked(each, ("type", "status"), VALUE_LETTERS) for each in conditions[:1]]},
     }
+
+
+def trim_metadata(pod: Pod, keys: Iterable[str], label_bytes: int) -> dict[str, Any]:
+    """Of a pod's metadata `keys`, who controls it, the annotations that are read, and as many labels as the bound
+    takes beside `MARKS`. Who writes more of them hides its own job from selectors."""
+    return picked(pod["metadata"], keys) | {
+        "labels": dict(_few_labels(labels_of(pod), label_bytes)),
+        "annotations": picked(annotations_of(pod), READ_ANNOTATIONS, VALUE_LETTERS),
+        "ownerReferences": controller_of(pod["metadata"]),
+    }
+
+
+def trim_resources(spec: Mapping[str, Any]) -> dict[str, Any]:
+    """CPUs and GPUs that a pod and its containers request."""
+    kept: dict[str, Any] = {"resources": _trim_quantities(spec)}
+    if spec.get("resourceClaims"):
+        kept["resourceClaims"] = [{}]
+    for group in ("containers", "initContainers"):
+        found = (
+            picked(each, ("restartPolicy",)) | {"resources": quantities}
+            for each in spec.get(group) or ()
+            if (quantities := _trim_quantities(each))
+        )
+        kept[group] = list(islice(found, MOST_ENTRIES))
+    return {key: value for key, value in kept.items() if value}
+
+
+def _trim_quantities(holder: Mapping[str, Any]) -> dict[str, Any]:
+    kept = {}
+    for part in ("requests", "limits"):
+        named = ((holder.get("resources") or {}).get(part) or {}).items()
+        of_interest = (each for each in named if each[0] == CPU or is_gpu(each[0]))
+        if quantities := dict(islice(of_interest, MOST_ENTRIES)):
+            kept[part] = quantities
+    return kept
+
+
+def _few_labels(labels: Mapping[str, str], most_bytes: int) -> Iterator[tuple[str, str]]:
+    """The marks, and of the others as many as the bound takes, by name."""
+    left = most_bytes
+    for key in sorted(labels, key=lambda key: (key not in MARKS, key)):
+        if key not in MARKS:
+            left -= len(key) + len(labels[key])
+        if left < 0:
+            return
+        yield key, labels[key]
 
 
 def belongs_to_batch(pod: Pod) -> bool:

@@ -15,6 +15,7 @@ from provisioner.cluster.controller import Controller
 from provisioner.cluster.events import Events
 from provisioner.cluster.informer import Informer
 from provisioner.cluster.resources import CSRS, NODES, of
+from provisioner.cluster.source import Source
 from provisioner.join.certificates.approve import MAX_EXPIRATION_SECONDS
 from provisioner.join.certificates.controller import Approver, concerns_us
 from provisioner.join.challenge_keys import SECRET_NAME, KeyRotator
@@ -44,7 +45,7 @@ class CertificateInformers:
 
     servers: Informer
     nodes: Informer
-    csrs: Informer
+    csrs: Source
     roles: Informer
     bindings: Informer
 

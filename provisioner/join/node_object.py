@@ -21,6 +21,7 @@ from provisioner.api.node_contract import PREPARED_ORDER_ANNOTATION, VERIFICATIO
 from provisioner.api.node_pool import NodePool
 from provisioner.api.rack import Rack
 from provisioner.api.server import Server
+from provisioner.cluster.trim import VALUE_LETTERS, picked
 
 MANAGER: Final = "provisioner-join"
 """Field manager of what we put on a Node."""
@@ -30,6 +31,8 @@ SERVER_UID_ANNOTATION: Final = "provisioner.dev/server-uid"
 POOL_LABEL: Final = "provisioner.dev/pool"
 RACK_LABEL: Final = "provisioner.dev/rack"
 
+_OURS: Final = "provisioner.dev/"
+_KEPT_STATUS: Final = ("conditions", "nodeInfo", "addresses", "allocatable")
 _KUBERNETES_ARCHITECTURES: Final = {"x86_64": "amd64", "arm64": "arm64"}
 
 Taints = list[dict[str, Any]]
@@ -159,14 +162,17 @@ def labels_set_before(node: Mapping[str, Any]) -> set[str]:
 
 def trim_node(node: dict[str, Any]) -> dict[str, Any]:
     """`node` without what its kubelet lists for the scheduler and who owns which field, but for the labels: most of a
-    Node in use, and read by none of the controllers that share a cache of them."""
-    for field in ("images", "volumesAttached", "volumesInUse", "daemonEndpoints", "capacity"):
-        (node.get("status") or {}).pop(field, None)
+    Node in use, and read by none of the controllers that share a cache of them. Of annotations that are not ours it
+    has the beginning. How much a machine may write into the rest is for a policy to say (node_limits.yaml)."""
+    node["status"] = picked(node.get("status"), _KEPT_STATUS)
     metadata = node["metadata"]
     owners = [(entry, _owned_labels(entry)) for entry in metadata.pop("managedFields", None) or ()]
     metadata["managedFields"] = [
         {**entry, "fieldsV1": {"f:metadata": {"f:labels": labels}}} for entry, labels in owners if labels
     ]
+    for key, value in (metadata.get("annotations") or {}).items():
+        if not key.startswith(_OURS):
+            metadata["annotations"][key] = value[:VALUE_LETTERS]
     return node
 
 

@@ -22,6 +22,7 @@ from typing import Any, Final
 from provisioner.api.meta import read_time
 from provisioner.api.node_contract import read_boot_id
 from provisioner.cluster.source import spec_of
+from provisioner.cluster.trim import IDENTITY, VALUE_LETTERS, picked
 
 USUAL_LEASE_SECONDS: Final = 40
 """What a kubelet's Lease lasts, if nothing else is configured. It is renewed after a quarter of that."""
@@ -144,6 +145,16 @@ class LeaseWatch:
                 since, moved = now, text is not None
                 self._seen[name] = (str(renewed), since, moved)
             return Sighting(now - since, moved)
+
+
+def trim_lease(lease: dict[str, Any]) -> dict[str, Any]:
+    """What a copy keeps of a Lease, which its node may fill: when it was renewed, and when it was last written."""
+    metadata = lease["metadata"]
+    writes = sorted(str(each["time"]) for each in metadata.get("managedFields") or () if each.get("time"))
+    return {
+        "metadata": picked(metadata, IDENTITY) | {"managedFields": [{"time": each} for each in writes[-1:]]},
+        "spec": picked(lease.get("spec"), ("renewTime", "leaseDurationSeconds"), VALUE_LETTERS),
+    }
 
 
 def renewed_time(lease: Mapping[str, Any] | None) -> datetime | None:

@@ -15,9 +15,10 @@ from provisioner.api.maintenance import FINAL_PHASES, holding_maintenance
 from provisioner.api.meta import Resource
 from provisioner.api.node_contract import BOOT_REPORT_ANNOTATION, NODE_FACTS_ANNOTATION
 from provisioner.cluster.client import Cluster
-from provisioner.cluster.informer import Informer, without_managed_fields
+from provisioner.cluster.informer import Informer
 from provisioner.cluster.resources import NODES, of
 from provisioner.cluster.source import Lookup, Source, phase_of, spec_of
+from provisioner.cluster.trim import without_managed_fields
 
 log = structlog.get_logger()
 

@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any, Protocol
+from typing import Protocol
 
-Object = Mapping[str, Any]
+from provisioner.cluster.recent_events import RecentEvents
 
 
 @dataclass(frozen=True)
@@ -43,6 +43,6 @@ class PoolTold:
 class Words(Protocol):
     """Pure: from what the copies hold, at `now` of its own clock."""
 
-    def of_server(self, name: str, events: Sequence[Object] | None) -> Told | None: ...
+    def of_server(self, name: str, events: RecentEvents | None) -> Told | None: ...
 
     def of_pool(self, name: str) -> PoolTold | None: ...

@@ -43,7 +43,8 @@ def pod_spec(**more: Any) -> dict[str, Any]:
 @pytest.fixture
 def start(account: Callable[[str], Cluster], cluster: Cluster) -> Iterator[Callable[[str, dict[str, Any]], str]]:
     """Starts a check with such a pod on a server, with the rights of its account; what came of it, in words."""
-    runner = JobRunner(account("health"), jobs=Index(labelled_server), pods=Index(labelled_server))
+    jobs, pods = Index(labelled_server), Index(labelled_server)
+    runner = JobRunner(account("health"), jobs=jobs, pods=pods, is_of_checks=lambda namespace: True)
 
     def begin(server: str, spec: dict[str, Any]) -> str:
         check = job_check(template={"spec": {"template": {"spec": spec}}})

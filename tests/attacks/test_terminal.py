@@ -12,6 +12,7 @@ from provisioner.cli.kubectl.printing import print_objects, table
 from provisioner.cli.kubectl.waiting import Watched
 from provisioner.cli.why.screen import render_why
 from provisioner.cli.why.subject import Subject
+from provisioner.cluster.recent_events import RecentEvents
 from tests.cli.situations import NOON, SITUATIONS, before, node, node_condition
 
 ORDERS = (
@@ -46,7 +47,7 @@ def _forged(words: str) -> Subject:
         node_condition("provisioner.dev/HoldRequested", "True", words, words),
         node_condition("provisioner.dev/RequestRefused", "True", words, words),
     )
-    return replace(found, maintenances=(current,), node=odd, events=(event,), now=NOON)
+    return replace(found, maintenances=(current,), node=odd, events=RecentEvents((event,)), now=NOON)
 
 
 def _is_plain(text: str) -> bool:

@@ -21,6 +21,7 @@ from tests.attacks import (
     test_bmc_secrets,
     test_boot_account,
     test_break_glass,
+    test_check_labels,
     test_discovery_flood,
     test_forgotten_proof,
     test_lies_about_joins,
@@ -35,7 +36,7 @@ from tests.people import BOOT, bind, bind_in, condition, kubeconfig_of, of_accou
 
 requests, tricks, shells, accounts = test_request_policies, test_request_tricks, test_break_glass, test_boot_account
 limits, joins, old = test_node_at_its_limit, test_lies_about_joins, test_old_certificate
-proofs, flood = test_forgotten_proof, test_discovery_flood
+proofs, flood, labels = test_forgotten_proof, test_discovery_flood, test_check_labels
 
 
 @dataclass
@@ -70,6 +71,12 @@ class Site:
     def account(self, name: str) -> Cluster:
         """One of the services'."""
         return self.user(of_account(name))
+
+    @property
+    def namespace(self) -> str:
+        """A tenant's."""
+        self.admin.apply({"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": self.unique}}, manager="tests")
+        return self.unique
 
     @property
     def boot(self) -> Cluster:
@@ -246,6 +253,15 @@ ATTACKS: dict[str, Callable[[Site], None]] = {
         proofs.test_an_administrator_writes_no_other_event_than_of_what_was_forgotten_in_its_own_name(
             s.path("ada"), s.admin, proofs.make_proved(s.admin, f"{s.unique}f"), {"reason": "JoinConfigurationIssued"}
         )
+    ),
+    "labels a Job as a check": lambda s: labels.test_a_tenant_labels_nothing_as_a_check(
+        labels.make_tenant(s.admin, s.plane, s.namespace, s.folder), s.namespace, "the Job"
+    ),
+    "labels a pod as a check": lambda s: labels.test_a_tenant_labels_nothing_as_a_check(
+        labels.make_tenant(s.admin, s.plane, s.namespace, s.folder), s.namespace, "a pod"
+    ),
+    "labels a Job as a check afterwards": lambda s: labels.test_a_tenant_labels_none_of_its_own_as_a_check_afterwards(
+        labels.make_tenant(s.admin, s.plane, s.namespace, s.folder), s.namespace
     ),
     "BMC Secrets": lambda s: test_bmc_secrets.test_who_writes_bmc_secrets_gets_at_no_other(
         s.path("rita"), s.admin, s.unique

@@ -14,6 +14,7 @@ from provisioner.api.node_pool import NodePoolSpec
 from provisioner.api.server import BMC, ServerSpec, ServerStatus
 from provisioner.api.server_status import BootOrder, CheckResult, PowerStatus, Verification
 from provisioner.cli.why.subject import Subject
+from provisioner.cluster.recent_events import RecentEvents
 
 NOON = datetime(2026, 1, 2, 12, 0, 0, tzinfo=UTC)
 NAME = "r01-u07"
@@ -164,7 +165,7 @@ def subject(
         node=None if no_node else node_ or node(),
         pool=pool,
         maintenances=maintenances,
-        events=events,
+        events=RecentEvents(tuple(events)) if events is not None else None,
         now=NOON,
     )
 

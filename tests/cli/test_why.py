@@ -23,6 +23,7 @@ from provisioner.cli.kubectl.status_command import render_status
 from provisioner.cli.kubectl.targets import Target
 from provisioner.cli.why.screen import render_why
 from provisioner.cli.why.subject import Subject
+from provisioner.cluster.recent_events import RecentEvents
 from tests.cli.situations import (
     NAME,
     NOON,
@@ -115,7 +116,7 @@ def test_a_condition_without_a_time_is_no_obstacle() -> None:
 
 def test_what_server_and_node_are_both_told_is_shown_once() -> None:
     twice = [event("NodeHeld", "Node r01-u07 is kept out of use", minutes=3) for _ in range(2)]
-    told = render_why(replace(subject(), events=tuple(twice)))
+    told = render_why(replace(subject(), events=RecentEvents(tuple(twice))))
     assert told.count("NodeHeld") == 1
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from provisioner.cluster.source import Index
+from provisioner.cluster.source import Index, Joined, Snapshot
 
 Body = dict[str, Any]
 
@@ -65,3 +65,15 @@ def test_nothing_is_kept_of_a_key_without_objects() -> None:
         assert index.summary("nobody", names) == []
     assert names.asked == 2
     assert not index._made
+
+
+def test_joined_sources_are_read_and_told_of_as_one() -> None:
+    one, other = Snapshot({"a": {"metadata": {"name": "a"}}}), Snapshot({"b": {"metadata": {"name": "b"}}})
+    joined = Joined(one, other)
+    told: list[str] = []
+    joined.subscribe(lambda name, old, new: told.append(name))
+    assert told == ["a", "b"]
+    assert joined.has_synced
+    assert [joined.get(name) for name in ("a", "b", "c")] == [one.get("a"), other.get("b"), None]
+    assert len(joined.items()) == 2
+    assert joined.index(lambda body: [body["metadata"]["name"]]).get("b") == [other.get("b")]

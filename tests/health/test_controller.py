@@ -15,7 +15,7 @@ import yaml
 
 from provisioner.api import Maintenance, ObjectMeta, Server
 from provisioner.api.codec import encode
-from provisioner.api.errors import Conflict
+from provisioner.api.errors import Conflict, Forbidden, ProvisionerError, Retryable
 from provisioner.api.maintenance import MaintenanceSpec
 from provisioner.api.node_contract import (
     HOLD_REQUESTED,
@@ -27,10 +27,13 @@ from provisioner.api.node_contract import (
 from provisioner.cluster.client import Cluster
 from provisioner.cluster.resources import JOBS, NODES, PODS, of
 from provisioner.health.controller import build_health_controllers
+from provisioner.health.jobs.manifest import job_name
+from provisioner.health.jobs.runner import labelled_server
 from provisioner.lab.binaries.obtain import Binaries
 from provisioner.lab.control_plane.plane import ControlPlane
 from tests.health.objects import BOOT, OTHER_BOOT, job_check
 from tests.health.world import DEADLINE_SECONDS, FOREIGN_CONDITION, FOREIGN_TAINT, World, make_world
+from tests.people import until
 from tests.tools import missing
 
 OURS = {"key": VERIFICATION_TAINT, "effect": "NoExecute"}
@@ -254,6 +257,74 @@ def test_a_job_of_an_earlier_boot_is_taken_away_and_a_strangers_stays(with_check
 
     world.settle(reconcile, lambda: old["metadata"]["name"] not in names() and len(names()) == 2)
     assert f"{world.name}-own" in names()
+
+
+def labelled(world: World, namespace: str) -> dict[str, Any]:
+    """A suspended Job as that of an earlier round of a check: anybody can compute its name."""
+    (ours,) = world.jobs()
+    spec = ours["spec"]["template"]["spec"]
+    return {
+        "apiVersion": "batch/v1",
+        "kind": "Job",
+        "metadata": {
+            "name": job_name("gpu-burn", world.name, "old", 1),
+            "namespace": namespace,
+            "labels": {"provisioner.dev/server": world.name, "provisioner.dev/check": "gpu-burn"},
+            "annotations": {"provisioner.dev/boot-id": "old", "provisioner.dev/attempt": "1"},
+        },
+        "spec": {"suspend": True, "template": {"metadata": {}, "spec": spec}},
+    }
+
+
+def caches_show(world: World, jobs: int) -> bool:
+    return sum(labelled_server(each) == (world.name,) for each in world.informers.jobs.items()) == jobs
+
+
+class NoDeletes:
+    """The real door, at which nothing is deleted."""
+
+    def __init__(self, cluster: Cluster, error: ProvisionerError) -> None:
+        self._cluster, self._error, self.tried = cluster, error, 0
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._cluster, name)
+
+    def delete(self, *_: Any, **__: Any) -> bool:
+        self.tried += 1
+        raise self._error
+
+
+def test_a_job_that_somebody_labelled_in_a_namespace_of_no_check_is_left_alone(with_check: World) -> None:
+    world = with_check
+    door = NoDeletes(world.door, Forbidden("jobs is forbidden", hint="grant it"))
+    reconcile = world.controller(door)
+    world.boot()
+    world.settle(reconcile, lambda: len(world.jobs()) == 1)
+    (ours,) = world.jobs()
+    world.cluster.create(JOBS, labelled(world, "default"))
+    until(lambda: caches_show(world, 2))
+    world.finish_pod(ours["metadata"]["name"], ours["metadata"]["namespace"], code=0)
+    world.settle(reconcile, lambda: world.taints() == [FOREIGN_TAINT])
+    assert door.tried == 0
+
+
+@pytest.mark.parametrize(
+    "error",
+    [Forbidden("jobs is forbidden", hint="grant it"), Retryable("the API server is busy")],
+    ids=["forbidden", "not now"],
+)
+def test_a_job_that_cannot_be_deleted_keeps_no_node_out_of_use(with_check: World, error: ProvisionerError) -> None:
+    world = with_check
+    door = NoDeletes(world.door, error)
+    reconcile = world.controller(door)
+    world.boot()
+    world.settle(reconcile, lambda: len(world.jobs()) == 1)
+    (ours,) = world.jobs()
+    world.cluster.create(JOBS, labelled(world, "provisioner-checks"))
+    until(lambda: caches_show(world, 2))
+    world.finish_pod(ours["metadata"]["name"], ours["metadata"]["namespace"], code=0)
+    world.settle(reconcile, lambda: world.taints() == [FOREIGN_TAINT])
+    assert door.tried > 0
 
 
 def test_a_check_that_the_api_server_refuses_fails_in_its_words(

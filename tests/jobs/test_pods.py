@@ -180,6 +180,25 @@ def test_a_cache_keeps_little_of_a_pod_however_much_its_owner_writes_into_it() -
     assert is_job(kept, DEFAULT)
 
 
+def test_a_cache_keeps_little_of_a_pod_that_is_filled_in_the_fields_that_count() -> None:
+    many = {f"example.com/{number:05}": "x" * 60 for number in range(15_000)}
+    filled = pod(
+        labels=many | {"jobset.sigs.k8s.io/jobset-name": "train"}, annotations={"kueue.x-k8s.io/workload": "x" * 9999}
+    )
+    container = {
+        "name": "c",
+        "resources": {"limits": {f"e{number}.com/gpu": "1" for number in range(9000)} | GPU["limits"]},
+    }
+    filled["spec"]["containers"] = [container] * 2
+    owner = {"kind": "x" * 9999, "name": "y", "uid": "z", "controller": True}
+    filled["metadata"]["ownerReferences"] = [{**owner, "controller": False}] * 500 + [owner]
+    kept = trim_pod(filled)
+    assert kept is not None
+    assert len(json.dumps(kept)) < 20_000
+    assert gang_of(kept) == gang_of(filled)
+    assert is_job(kept, DEFAULT)
+
+
 def test_a_plain_jobs_pods_stand_for_themselves() -> None:
     assert gang_of(pod(owner="Job", resources=GPU)) is None
 

@@ -14,6 +14,7 @@ import urllib3
 from provisioner.cli.rollout.pool_view import make_view
 from provisioner.cli.rollout.screen import render_rollout
 from provisioner.cli.service.web_words import WordsOfCommands
+from provisioner.cluster.recent_events import RecentEvents
 from provisioner.cluster.source import Source
 from provisioner.rollout.borrowed import lending_of
 from provisioner.web.pages.pools import bars
@@ -280,7 +281,8 @@ def test_events_are_shown_once_the_newest_first() -> None:
         return {"metadata": {"creationTimestamp": moment}, "reason": reason, "message": "m", "lastTimestamp": moment,
                 "involvedObject": {"kind": kind}, "type": "Normal", "count": 3}  # fmt: skip
 
-    shown = shown_events([event("A", 1, "Server"), event("B", 2, "Server"), event("A", 3, "Node")])
+    read = RecentEvents((event("A", 1, "Server"), event("B", 2, "Server"), event("A", 3, "Node")))
+    shown = shown_events(read)
     assert shown is not None
-    assert [(each["reason"], each["time"][14:16]) for each in shown] == [("A", "03"), ("B", "02")]
+    assert [(each["reason"], each["time"][14:16]) for each in shown.rows] == [("A", "03"), ("B", "02")]
     assert shown_events(None) is None

@@ -52,9 +52,10 @@ from provisioner.boot.script.render import render_first_script
 from provisioner.boot.script.renderer import ScriptRenderer
 from provisioner.cluster.client import Cluster
 from provisioner.cluster.events import Events
-from provisioner.cluster.informer import Informer, without_managed_fields
+from provisioner.cluster.informer import Informer
 from provisioner.cluster.lingering_channel import LingeringChannel
 from provisioner.cluster.resources import of
+from provisioner.cluster.trim import without_managed_fields
 
 log = structlog.get_logger(__name__)
 

@@ -30,8 +30,10 @@ from provisioner.cli.kubectl.moments import read_span
 from provisioner.cli.kubectl.printing import output_option
 from provisioner.cluster.client import Cluster
 from provisioner.cluster.events import CLUSTER_SCOPED_NAMESPACE
-from provisioner.cluster.informer import Informer, without_managed_fields
+from provisioner.cluster.informer import Informer
+from provisioner.cluster.recent_events import trim_event
 from provisioner.cluster.resources import EVENTS, ResourceType, of
+from provisioner.cluster.trim import without_managed_fields
 from provisioner.rules.identity import find_server
 
 SILENT_SECONDS: Final = 20.0
@@ -143,9 +145,11 @@ class Follower:
         self._type, self._name = type_, name
         self._news: queue.Queue[list[Told]] = queue.Queue(_MOST_WAITING)
         selector = f"involvedObject.name={name},involvedObject.kind={type_.kind}"
-        self._events = Informer(cluster, EVENTS, namespace=CLUSTER_SCOPED_NAMESPACE, field_selector=selector)
-        trim = without_managed_fields
-        self._objects = Informer(cluster, type_, field_selector=f"metadata.name={name}", trim=trim)
+        self._events = Informer(
+            cluster, EVENTS, namespace=CLUSTER_SCOPED_NAMESPACE, field_selector=selector, trim=trim_event
+        )
+        one = f"metadata.name={name}"
+        self._objects = Informer(cluster, type_, field_selector=one, trim=without_managed_fields)
         self._events.subscribe(self._event_changed)
         if type_.kind == "Server":
             self._objects.subscribe(self._object_changed)

@@ -10,7 +10,7 @@ from typing import Any, Final
 from provisioner.api.trace import TRACED_REASON
 from provisioner.boot.observe.trace.lines import SEPARATOR
 from provisioner.cli.kubectl.printing import plain
-from provisioner.cli.why.subject import event_time
+from provisioner.cluster.recent_events import event_time
 
 _FROM_HOST: Final = re.compile(r"\[([^\]]{1,253})\] (.*)", re.DOTALL)
 _CLOCK: Final = re.compile(r"(\d\d:\d\d:\d\d\.\d{3}) (.*)", re.DOTALL)

@@ -14,7 +14,10 @@ from provisioner.cli.options import kubeconfig_option
 from provisioner.cli.restore.review import Finding, Past, denied_credentials, review
 from provisioner.cluster.client import BUSY_SECONDS, Cluster, Object
 from provisioner.cluster.resources import CSRS, LEASES, NODE_LEASES, NODES, SECRETS, of
+from provisioner.join.certificates.request import trim_request
 from provisioner.join.mint import SERVER_LABEL, TOKEN_NAMESPACE
+from provisioner.join.node_object import trim_node
+from provisioner.rules.liveness import trim_lease
 
 MOST_LINES = 20
 MOST_CREDENTIALS = 2
@@ -54,7 +57,7 @@ def trust(nodes: tuple[str, ...], kubeconfig: Path | None) -> None:
     again by itself.
     """
     cluster = _connect(kubeconfig)
-    denied = denied_credentials(cluster.list(CSRS).items)
+    denied = denied_credentials(cluster.list(CSRS, trim=trim_request).items)
     for name in nodes:
         if name not in denied:
             raise NeedsHuman(
@@ -84,10 +87,10 @@ def _read(cluster: Cluster) -> Past:
         servers=cluster.read_all(Server),
         pools=cluster.read_all(NodePool),
         maintenances=cluster.read_all(Maintenance),
-        nodes=by_name(cluster.list(NODES).items),
-        leases=by_name(cluster.list(LEASES, namespace=NODE_LEASES).items),
+        nodes=by_name(cluster.list(NODES, trim=trim_node).items),
+        leases=by_name(cluster.list(LEASES, namespace=NODE_LEASES, trim=trim_lease).items),
         tokens=tokens.items,
-        requests=cluster.list(CSRS).items,
+        requests=cluster.list(CSRS, trim=trim_request).items,
     )
 
 

@@ -19,9 +19,10 @@ from provisioner.cli.rollout.fleet_picture import draw_fleet, one_line
 from provisioner.cli.rollout.pool_view import PoolView, homes_of, make_view, read_pool
 from provisioner.cli.rollout.screen import failed_of, headline, what_one_can_do
 from provisioner.cluster.client import Cluster
-from provisioner.cluster.informer import Informer, without_managed_fields
+from provisioner.cluster.informer import Informer
 from provisioner.cluster.resources import NODES, of
 from provisioner.cluster.source import look_up
+from provisioner.cluster.trim import without_managed_fields
 from provisioner.join.node_object import trim_node
 from provisioner.rollout.borrowed import lending_of
 

@@ -8,6 +8,7 @@ from pathlib import Path
 import click
 
 from provisioner.cli.options import kubeconfig_option, stop_on_signals
+from provisioner.cluster.trim import without_managed_fields
 
 _FILE = click.Path(dir_okay=False, exists=True, path_type=Path)
 
@@ -42,7 +43,7 @@ def authorizer(
     from provisioner.cli.service.listening import listen_at, serve_health
     from provisioner.cluster.client import Cluster
     from provisioner.cluster.health.checks import Check, Verdict, ill, well
-    from provisioner.cluster.informer import Informer, without_managed_fields
+    from provisioner.cluster.informer import Informer
     from provisioner.cluster.resources import CREDENTIALS, ROLES
     from provisioner.join.credentials.review import CredentialList
     from provisioner.join.credentials.web import AuthorizerServer, ServerTLS

@@ -23,7 +23,7 @@ from provisioner.api import (
     VPCAttachment,
 )
 from provisioner.cluster.client import Cluster
-from provisioner.cluster.informer import Informer, without_managed_fields
+from provisioner.cluster.informer import Informer
 from provisioner.cluster.resources import (
     CLUSTER_ROLE_BINDINGS,
     CLUSTER_ROLES,
@@ -39,12 +39,18 @@ from provisioner.cluster.resources import (
     ResourceType,
     of,
 )
+from provisioner.cluster.source import Joined
+from provisioner.cluster.trim import without_managed_fields, without_metadata
+from provisioner.health.jobs import outcome
 from provisioner.health.jobs.manifest import CHECK_LABEL
 from provisioner.jobs.ended_pods import trim_ended_pod
 from provisioner.jobs.pods import NOT_OVER, OVER, trim_pod
+from provisioner.join.certificates.approve import CLIENT_SIGNER, SERVING_SIGNER
+from provisioner.join.certificates.request import trim_request
 from provisioner.join.node_object import trim_node
 from provisioner.network.control.grants import DPU_LABEL
-from provisioner.network.control.informers import trim_of_tenant
+from provisioner.network.control.informers import trim_group
+from provisioner.rules.liveness import trim_lease
 
 
 class SharedInformers:
@@ -96,11 +102,14 @@ class SharedInformers:
     @cached_property
     def leases(self) -> Informer:
         """Those by which kubelets say that they live."""
-        return self._make(LEASES, namespace=NODE_LEASES, shares_strings=False)  # small, and renewed all the time
+        # Small, and renewed all the time.
+        return self._make(LEASES, namespace=NODE_LEASES, shares_strings=False, trim=trim_lease)
 
     @cached_property
-    def csrs(self) -> Informer:
-        return self._make(CSRS)
+    def csrs(self) -> Joined:
+        """Those for kubelets; of one that is too large, no more than that it is there."""
+        signers = (f"spec.signerName={each}" for each in (CLIENT_SIGNER, SERVING_SIGNER))
+        return Joined(*(self._make(CSRS, field_selector=each, trim=trim_request) for each in signers))
 
     @cached_property
     def credential_roles(self) -> Informer:
@@ -123,23 +132,23 @@ class SharedInformers:
 
     @cached_property
     def check_jobs(self) -> Informer:
-        return self._make(JOBS, label_selector=CHECK_LABEL, trim=without_managed_fields)
+        return self._make(JOBS, label_selector=CHECK_LABEL, trim=outcome.trim_job)
 
     @cached_property
     def check_pods(self) -> Informer:
-        return self._make(PODS, label_selector=CHECK_LABEL, trim=without_managed_fields)
+        return self._make(PODS, label_selector=CHECK_LABEL, trim=outcome.trim_pod)
 
     @cached_property
     def vpcs(self) -> Informer:
-        return self._make(of(VPC), trim=trim_of_tenant)
+        return self._make(of(VPC), trim=without_metadata)
 
     @cached_property
     def attachments(self) -> Informer:
-        return self._make(of(VPCAttachment), trim=trim_of_tenant)
+        return self._make(of(VPCAttachment), trim=without_metadata)
 
     @cached_property
     def security_groups(self) -> Informer:
-        return self._make(of(SecurityGroup), trim=trim_of_tenant)
+        return self._make(of(SecurityGroup), trim=trim_group)
 
     @cached_property
     def network_pools(self) -> Informer:

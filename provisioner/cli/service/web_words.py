@@ -15,6 +15,7 @@ from provisioner.cli.rollout.screen import LOOKS, ORDER, count_looks, headline, 
 from provisioner.cli.why.headline import headline as headline_of_server
 from provisioner.cli.why.screen import sections as sections_of_server
 from provisioner.cli.why.subject import Subject
+from provisioner.cluster.recent_events import RecentEvents
 from provisioner.cluster.source import look_up
 from provisioner.rollout.borrowed import lending_of
 from provisioner.rollout.members import is_member, order_of, retried_moment
@@ -34,7 +35,7 @@ class WordsOfCommands:
         self._caches, self._now = caches, now
         self._judges: dict[str, _Judge] = {}
 
-    def of_server(self, name: str, events: Sequence[Mapping[str, Any]] | None) -> Told | None:
+    def of_server(self, name: str, events: RecentEvents | None) -> Told | None:
         """None if there is no such Server."""
         server = look_up(Server, self._caches.servers, name)
         if server is None:
@@ -44,7 +45,7 @@ class WordsOfCommands:
             node=self._caches.nodes.get(name),
             pool=look_up(NodePool, self._caches.pools, current_pool_name(server)),
             maintenances=self._caches.maintenances_of(name),
-            events=tuple(events) if events is not None else None,
+            events=events,
             now=self._now(),
         )
         told = ((label, tuple(entries)) for label, entries in sections_of_server(subject))

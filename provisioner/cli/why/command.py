@@ -55,5 +55,6 @@ def _as_json(subject: Subject) -> dict[str, Any]:
         "node": subject.node,
         "maintenance": encode(subject.current) if subject.current else None,
         "lastMaintenance": encode(subject.last) if subject.last else None,
-        "events": list(subject.events) if subject.events is not None else None,
+        "events": list(subject.events.events) if subject.events is not None else None,
+        "eventsLeftOut": subject.events.left_out if subject.events is not None else None,
     }

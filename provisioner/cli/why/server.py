@@ -20,7 +20,8 @@ from provisioner.api.node_contract import (
 from provisioner.api.node_facts import NodeFacts
 from provisioner.cli.kubectl.moments import ago
 from provisioner.cli.kubectl.printing import clip
-from provisioner.cli.why.subject import Subject, event_time
+from provisioner.cli.why.subject import Subject
+from provisioner.cluster.recent_events import event_time, message_of
 from provisioner.rules.assigned_image import next_image_name
 
 SHOWN_EVENTS: Final = 6
@@ -180,15 +181,16 @@ def events(subject: Subject) -> Iterable[str]:
         return ["may not be read with these credentials"]
     lines = []
     # The Server and its Node are told the same.
-    told = {(event.get("reason"), _message(event)): event for event in sorted(subject.events, key=event_time)}
+    if subject.events.left_out:
+        lines.append(f"{subject.events.left_out} older ones are left out: kubectl events shows all")
+    in_order = sorted(subject.events.events, key=event_time)
+    told = {(event.get("reason"), message_of(event)): event for event in in_order}
     for event in sorted(told.values(), key=event_time)[-SHOWN_EVENTS:]:
         moment = event_time(event)
         count = (event.get("series") or {}).get("count") or event.get("count") or 1
         times = f" ×{count}" if count > 1 else ""
         mark = "! " if event.get("type") == "Warning" else ""
-        lines.append(f"{moment[:10]} {moment[11:19]}  {mark}{event.get('reason')}{times}: {clip(_message(event), 160)}")
+        lines.append(
+            f"{moment[:10]} {moment[11:19]}  {mark}{event.get('reason')}{times}: {clip(message_of(event), 160)}"
+        )
     return lines
-
-
-def _message(event: Mapping[str, Any]) -> str:
-    return str(event.get("message") or event.get("note") or "")

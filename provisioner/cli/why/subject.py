@@ -12,20 +12,20 @@ from provisioner.api.errors import NotFound, Refused
 from provisioner.api.maintenance import FINAL_PHASES, holding_maintenance
 from provisioner.cli.kubectl.filing import read_maintenances
 from provisioner.cluster.client import Cluster
-from provisioner.cluster.events import CLUSTER_SCOPED_NAMESPACE
-from provisioner.cluster.resources import EVENTS, NODES
+from provisioner.cluster.recent_events import RecentEvents, read_events
+from provisioner.cluster.resources import NODES
 from provisioner.rules.pool_of_server import current_pool_name
 
 
 @dataclass(frozen=True, kw_only=True)
 class Subject:
-    """A server as the API server tells of it. events: None where they may not be read."""
+    """A server as the API server tells of it. events: the newest; None where they may not be read."""
 
     server: Server
     node: Mapping[str, Any] | None
     pool: NodePool | None
     maintenances: tuple[Maintenance, ...]
-    events: tuple[Mapping[str, Any], ...] | None
+    events: RecentEvents | None
     now: datetime
 
     @property
@@ -72,22 +72,9 @@ def _pool(cluster: Cluster, server: Server) -> NodePool | None:
         return None
 
 
-def _events(cluster: Cluster, name: str) -> tuple[Mapping[str, Any], ...] | None:
-    """Of the Server, its Node and its Maintenances (whose names begin with the server's), oldest first."""
+def _events(cluster: Cluster, name: str) -> RecentEvents | None:
+    """Of the Server and its Node."""
     try:
-        found = cluster.list(EVENTS, namespace=CLUSTER_SCOPED_NAMESPACE, field_selector=f"involvedObject.name={name}")
+        return read_events(cluster, name)
     except Refused:
         return None
-    return tuple(sorted(found.items, key=event_time))
-
-
-def event_time(event: Mapping[str, Any]) -> str:
-    """When it happened last."""
-    series = event.get("series") or {}
-    times = (
-        series.get("lastObservedTime"),
-        event.get("lastTimestamp"),
-        event.get("eventTime"),
-        event.get("firstTimestamp"),
-    )
-    return str(next((t for t in times if t), event["metadata"].get("creationTimestamp") or ""))

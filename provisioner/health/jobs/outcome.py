@@ -7,9 +7,14 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Final, Literal
 
+from provisioner.cluster.trim import IDENTITY, MOST_ENTRIES, VALUE_LETTERS, controller_of, picked
 from provisioner.health.checks.finding import printable
+from provisioner.health.jobs.manifest import ATTEMPT_ANNOTATION, BOOT_ANNOTATION, CHECK_LABEL, SERVER_LABEL
 
 MAX_SAID: Final = 480
+_SAID_LETTERS: Final = 4096
+"""Of a termination message, which a kubelet cuts there."""
+_KEPT_CONDITION: Final = ("type", "status", "reason", "message")
 CALM_WAITS: Final = ("ContainerCreating", "PodInitializing")
 
 JobPhase = Literal["Absent", "Refused", "Running", "Passed", "Failed"]
@@ -25,6 +30,47 @@ class JobState:
 
 
 ABSENT: Final = JobState(phase="Absent")
+
+
+def trim_job(job: dict[str, Any]) -> dict[str, Any]:
+    """What a cache keeps of the Job of a check."""
+    conditions = (job.get("status") or {}).get("conditions") or ()
+    ends = [each for each in conditions if each.get("type") in ("Complete", "Failed")]
+    labels, annotations = job["metadata"].get("labels"), job["metadata"].get("annotations")
+    return {
+        "metadata": picked(job["metadata"], (*IDENTITY, "deletionTimestamp"))
+        | {
+            "labels": picked(labels, (CHECK_LABEL, SERVER_LABEL)),
+            "annotations": picked(annotations, (BOOT_ANNOTATION, ATTEMPT_ANNOTATION), VALUE_LETTERS),
+        },
+        "status": {"conditions": [picked(each, _KEPT_CONDITION, _SAID_LETTERS) for each in ends[:MOST_ENTRIES]]},
+    }
+
+
+def trim_pod(pod: dict[str, Any]) -> dict[str, Any]:
+    """What is kept of the pod of a check, which is what its termination messages say, and what it waits for."""
+    metadata, status = pod["metadata"], pod.get("status") or {}
+    scheduled = [each for each in status.get("conditions") or () if each.get("type") == "PodScheduled"]
+    return {
+        "metadata": picked(metadata, (*IDENTITY, "creationTimestamp"))
+        | {"labels": picked(metadata.get("labels"), (SERVER_LABEL,)), "ownerReferences": controller_of(metadata)},
+        "status": picked(status, ("phase", "reason", "message"), _SAID_LETTERS)
+        | {"conditions": [picked(each, _KEPT_CONDITION, _SAID_LETTERS) for each in scheduled[:1]]}
+        | {
+            group: [_trim_container(each) for each in (status.get(group) or ())[:MOST_ENTRIES]]
+            for group in ("initContainerStatuses", "containerStatuses")
+        },
+    }
+
+
+def _trim_container(status: Mapping[str, Any]) -> dict[str, Any]:
+    state = status.get("state") or {}
+    kept = ("message", "reason", "exitCode")
+    return picked(status, ("name",), VALUE_LETTERS) | {
+        "state": {
+            each: picked(state[each], kept, _SAID_LETTERS) for each in ("waiting", "terminated") if state.get(each)
+        }
+    }
 
 
 def is_finished(job: Mapping[str, Any]) -> bool:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import threading
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from typing import Any, Final
 
 import structlog
@@ -23,7 +23,7 @@ from provisioner.health.jobs.manifest import (
     job_name,
     render_job,
 )
-from provisioner.health.jobs.outcome import ABSENT, JobState, is_finished, read_job
+from provisioner.health.jobs.outcome import ABSENT, JobState, is_finished, read_job, trim_pod
 
 log = structlog.get_logger(__name__)
 
@@ -36,11 +36,13 @@ def labelled_server(body: Mapping[str, Any]) -> tuple[str | None]:
 
 
 class JobRunner:
-    """`jobs` and `pods`: indexes of labelled Jobs and pods, by `labelled_server`."""
+    """`jobs` and `pods`: indexes of labelled Jobs and pods, by `labelled_server`. `is_of_checks`: whether checks run in
+    a namespace; what is labelled elsewhere is not ours."""
 
-    def __init__(self, cluster: Cluster, *, jobs: Lookup, pods: Lookup) -> None:
+    def __init__(self, cluster: Cluster, *, jobs: Lookup, pods: Lookup, is_of_checks: Callable[[str], bool]) -> None:
         self._cluster = cluster
         self._jobs, self._pods = jobs, pods
+        self._is_of_checks = is_of_checks
         self._lock = threading.Lock()
         self._refused: dict[str, dict[str, JobState]] = {}
 
@@ -55,7 +57,8 @@ class JobRunner:
         if not is_finished(job):
             return read_job(job, [pod for pod in self._pods.get(server) if _owner(pod) == uid])
         selector = f"{CONTROLLER_LABEL}={uid}"
-        return read_job(job, self._cluster.list(PODS, namespace=check.namespace, label_selector=selector).items)
+        pods = self._cluster.list(PODS, namespace=check.namespace, label_selector=selector, trim=trim_pod).items
+        return read_job(job, pods)
 
     def start(self, order: JobOrder, server: str) -> bool:
         """Make the Job unless it is there; False if it was refused, which `state` then says. Raises: Retryable."""
@@ -76,15 +79,19 @@ class JobRunner:
         return True
 
     def clean_up(self, server: str, current: CurrentRound | None) -> None:
-        """Delete the Jobs of other boots, and unfinished ones of other rounds."""
+        """Delete the Jobs of other boots, and unfinished ones of other rounds. One that may not be deleted is left: it
+        ends by its deadline. Raises: Retryable."""
         for job in self._jobs.get(server):
-            if not _is_ours(job, server) or _is_of_use(job, current):
-                continue
             metadata = job["metadata"]
+            if not self._is_of_checks(metadata["namespace"]) or not _is_ours(job, server) or _is_of_use(job, current):
+                continue
             try:
                 self._cluster.delete(JOBS, metadata["name"], namespace=metadata["namespace"], uid=metadata["uid"])
             except Conflict:
                 continue  # another one has the name by now
+            except NeedsHuman as error:
+                log.warning("check was not cleaned up", server=server, error=str(error))
+                continue
             log.info("check was cleaned up", server=server, job=f"{metadata['namespace']}/{metadata['name']}")
         if current is None or current.attempt is None:
             with self._lock:

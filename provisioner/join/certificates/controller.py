@@ -41,7 +41,13 @@ from provisioner.join.certificates.approve import (
     requesting_node,
     was_ours,
 )
-from provisioner.join.certificates.request import CertificateRequest, is_decided, issued_credential, read_request
+from provisioner.join.certificates.request import (
+    CertificateRequest,
+    is_decided,
+    is_whole,
+    issued_credential,
+    read_request,
+)
 from provisioner.join.mint import TOKEN_NAMESPACE, token_id_of_user, token_secret_name
 from provisioner.join.recording import regarding_server
 
@@ -77,6 +83,8 @@ class Approver:
     def reconcile(self, name: str) -> float | None:
         """Decide a pending request; record what was issued on an approved one. Raises: Conflict, Retryable."""
         csr = self.reader.get(CSRS, name)
+        if csr is not None and not is_decided(csr) and not is_whole(csr):
+            csr = self.cluster.find(CSRS, name)  # larger than any kubelet's: not kept, and decided all the same
         if csr is None or not concerns_us(csr):
             return None
         request = read_request(csr)
@@ -143,7 +151,7 @@ class Approver:
         credential = issued_credential(csr)
         if credential is not None and credential not in join.credentials:
             if token_id_of_user(request.username) == join.token_id:
-                self._delete_token(request)
+                self._delete_spent(request)
             self._apply_join(
                 server,
                 JoinStatus(
@@ -255,6 +263,13 @@ class Approver:
         except Refused as refused:
             log.warning("token is not ours to delete", csr=request.name, token_id=token_id, error=str(refused))
             return False
+
+    def _delete_spent(self, request: CertificateRequest) -> None:
+        """Where that is forbidden the certificate counts all the same: nothing more is approved on the token."""
+        try:
+            self._delete_token(request)
+        except Forbidden as error:
+            log.warning("spent token was not deleted", csr=request.name, error=str(error))
 
     def _credentials(self, server: Server | None, request: CertificateRequest) -> tuple[str, ...]:
         """Ids of the client certificates of the server's current boot, freshly issued ones included."""

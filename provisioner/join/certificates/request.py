@@ -6,6 +6,7 @@ import base64
 import binascii
 import hashlib
 import ipaddress
+import json
 import re
 from collections import Counter
 from collections.abc import Mapping
@@ -17,8 +18,12 @@ from cryptography.hazmat.primitives.asymmetric import ec, ed25519, rsa
 from cryptography.hazmat.primitives.serialization import Encoding
 from cryptography.x509.oid import NameOID
 
+from provisioner.cluster.trim import IDENTITY, MOST_ENTRIES, VALUE_LETTERS, picked, without_managed_fields
+
 CREDENTIAL_EXTRA: Final = "authentication.kubernetes.io/credential-id"
 MAX_PEM_BYTES: Final = 16_384
+MAX_REQUEST_BYTES: Final = 2 * MAX_PEM_BYTES
+"""Of the whole object, the PEM in base64 among it."""
 
 _EXTENSION_REQUEST: Final = "1.2.840.113549.1.9.14"
 _MIN_RSA_BITS: Final = 2048
@@ -85,6 +90,31 @@ def read_request(csr: Mapping[str, Any]) -> CertificateRequest:
         expiration_seconds=spec.get("expirationSeconds"),
         pem=pem,
     )
+
+
+def trim_request(csr: dict[str, Any]) -> dict[str, Any]:
+    """What a copy keeps: the object as it is, for a decision is written back with it; of one that is larger than any
+    kubelet's, or was denied, that it is there. See `is_whole`."""
+    without_managed_fields(csr)
+    denied = any(each.get("type") == "Denied" for each in (csr.get("status") or {}).get("conditions") or ())
+    if not denied and len(json.dumps(csr)) <= MAX_REQUEST_BYTES:
+        return csr
+    spec, status = csr["spec"], csr.get("status") or {}
+    conditions = [picked(each, ("type", "status", "reason"), VALUE_LETTERS) for each in status.get("conditions") or ()]
+    return {
+        **picked(csr, ("apiVersion", "kind")),
+        "metadata": picked(csr["metadata"], (*IDENTITY, "creationTimestamp")),
+        "spec": {
+            **picked(spec, ("signerName", "username"), _MAX_NAME_BYTES),
+            "extra": {key: each[:1] for key, each in picked(spec.get("extra"), (CREDENTIAL_EXTRA,)).items()},
+        },
+        "status": {"conditions": conditions[:MOST_ENTRIES]},
+    }
+
+
+def is_whole(csr: Mapping[str, Any]) -> bool:
+    """Whether it is as the API server has it, but for who owns which field."""
+    return "request" in csr["spec"]
 
 
 def is_decided(csr: Mapping[str, Any]) -> bool:

@@ -74,11 +74,11 @@ class DPUs:
                 vtep = spec_of(before).get("vtepAddress")
             if vtep is None:
                 return None
-            self._grants.give(name)
             views = self._facts.views_on(name)
             host = self._facts.host_boot_of(name), self._facts.card_configuration_of(name)
             compiled = compile_network(name, vtep, views, *host, evpn=self._facts.evpn())
             self._write(name, before, to_object(compiled))
+            self._grants.give(name)  # after it: what a DPU is told, such as a quarantine, does not wait for rights
         return RESYNC_SECONDS
 
     def _write(self, name: str, before: Object | None, wanted: dict[str, Any]) -> None:

@@ -9,6 +9,8 @@ from typing import Any, Final
 from provisioner.api import NetworkClaim
 from provisioner.api.codec import decode_shared
 from provisioner.cluster.source import Source, spec_of
+from provisioner.cluster.trim import without_metadata
+from provisioner.network.control.compile.security import MOST_RULE_BYTES, size_of_rule
 from provisioner.rules.dpus import hosts
 
 Object = Mapping[str, Any]
@@ -37,12 +39,16 @@ class NetworkInformers:
         return all(getattr(self, each.name).has_synced for each in fields(self))
 
 
-def trim_of_tenant(body: dict[str, Any]) -> dict[str, Any]:
-    """What a copy keeps of an object that is a tenant's: its labels and annotations, which can be as large as an object
-    may be, are nothing to the controllers."""
-    kept = ("name", "namespace", "uid", "resourceVersion", "generation", "creationTimestamp", "deletionTimestamp")
-    body["metadata"] = {key: value for key, value in body["metadata"].items() if key in kept}
-    return body
+def trim_group(body: dict[str, Any]) -> dict[str, Any]:
+    """What a copy keeps of a SecurityGroup: of rules that are too many for any port no more than says so."""
+    kept, left = [], MOST_RULE_BYTES
+    for rule in spec_of(body).get("rules") or ():
+        if left < 0:
+            break
+        kept.append(rule)
+        left -= size_of_rule(rule.get("ports") or (), rule.get("cidrs") or ())
+    body["spec"] = {**spec_of(body), "rules": kept}
+    return without_metadata(body)
 
 
 class Lookups:

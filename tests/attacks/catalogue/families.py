@@ -176,6 +176,11 @@ _POLICIES: Final = {
             "a_stolen_maintenance_account_changes_no_pod",
         ),
         *_of(
+            "check_labels",
+            "a_tenant_labels_nothing_as_a_check",
+            "a_tenant_labels_none_of_its_own_as_a_check_afterwards",
+        ),
+        *_of(
             "request_tricks",
             "a_node_does_not_move_the_time_from_which_a_request_counts",
             "a_right_to_ask_does_not_renew_what_was_asked_for_now",

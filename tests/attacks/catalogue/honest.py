@@ -16,6 +16,11 @@ HONEST: Final[Mapping[str, tuple[str, ...]]] = {
         "test_the_pod_can_be_looked_at_before",
         "test_the_document_names_tests_options_and_roles_that_exist",
     ),
+    "test_check_labels": (
+        "test_what_has_the_label_already_may_be_changed_otherwise_and_lose_it",
+        "test_a_tenants_own_job_and_a_check_of_ours_with_its_pod_are_made",
+    ),
+    "test_csr_large": ("test_a_kubelets_request_is_held_whole_and_approved_by_the_copy",),
     "test_csr_undecided": (
         "test_the_nodes_of_other_servers_and_of_others_do_not_mind",
         "test_the_living_boot_renews_whatever_a_maintenance_is_about_before_the_order",

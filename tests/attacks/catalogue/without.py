@@ -24,6 +24,7 @@ _CONTINUATION: Final = "tests/attacks/test_join_continuation.py::"
 _FILES: Final = "tests/attacks/test_files_of_strangers.py::"
 _FIRMWARE_NAMES: Final = "tests/attacks/test_firmware_names.py::"
 _RECREATED: Final = "tests/attacks/test_recreated_image.py::"
+_OBJECTS: Final = "tests/attacks/test_hostile_objects.py::"
 _FLOOD: Final = "tests/attacks/test_join_flood.py::"
 _AUTHORITIES: Final = "tests/day2/test_join_authorities.py::"
 _IN_THE_CLEAR: Final = Without(
@@ -35,6 +36,9 @@ _PACKETS: Final = "tests/network/isolation/test_attacks.py::"
 _FILTERS: Final = Without("the DPU's filters are flushed in the kernel")
 
 WITHOUT: Final[Mapping[str, Without]] = {
+    f"{_OBJECTS}test_large_objects_of_each_kind_take_little_memory_of_the_controllers": Without(
+        "copies keep objects whole", f"{_OBJECTS}test_large_objects_take_much_memory_without_trims"
+    ),
     f"{_FLOOD}test_a_neighbour_who_asks_all_the_time_waits_and_nobody_else_does": Without(
         "OF_A_CLIENT is monkeypatched", f"{_FLOOD}test_asking_all_the_time_succeeds_without_the_limit_of_each_client"
     ),

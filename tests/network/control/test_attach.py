@@ -7,7 +7,9 @@ import random
 import pytest
 
 from provisioner.api import VPC, DPUNetwork, NetworkClaim, NetworkPool, SecurityGroup, Server, VPCAttachment
+from provisioner.api.errors import Refused
 from provisioner.cluster.resources import CLUSTER_ROLE_BINDINGS, CLUSTER_ROLES, of
+from provisioner.network.control.grants import Grants
 from tests.network.control import objects
 from tests.network.control.objects import attachment, card, group, pool, rule, vpc
 from tests.network.control.world import World
@@ -385,6 +387,20 @@ def test_of_two_dpus_with_one_address_the_new_one_gets_nothing_and_the_old_one_k
     world.change(Server, "d4", dpu={"vtepAddress": "10.255.0.4"})
     world.settle(20)
     assert world.ready("blue", "new") == world.ready("blue", "vf") == ("True", "Enforced")
+
+
+def test_a_right_that_cannot_be_given_keeps_no_quarantine_from_a_dpu(
+    world: World, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def refuse(_: Grants, dpu: str) -> None:
+        raise Refused(f"ClusterRole of {dpu} is another's", hint="delete it")
+
+    world.add(attachment("blue", "a", "s1"))
+    world.settle()
+    monkeypatch.setattr(Grants, "give", refuse)
+    world.change(VPCAttachment, "a", "blue", quarantined=True)
+    world.settle()
+    assert [port["state"] for port in world.spec("d1")["ports"]] == ["Quarantined"]
 
 
 def test_quarantined_nothing_reaches_it_and_it_keeps_its_addresses(world: World) -> None:
