@@ -179,6 +179,22 @@ def test_a_peer_takes_no_address_of_ours_by_a_route_and_sends_from_none(peers: W
     assert state(peers, "d1") == ["Tenant", "Tenant"], "each has its own"
 
 
+@pytest.mark.parametrize(("tenant", "cidrs"), [
+    ("red", ["10.2.0.0/24", "10.1.0.128/25"]), ("red", ["10.2.0.0/24", "10.0.0.0/15"]),
+    ("blue", ["10.1.0.0/24", "10.2.0.0/16"]),
+])  # fmt: skip
+def test_a_cidr_that_grows_into_a_peers_ends_the_peering_and_both_are_told(
+    peers: World, tenant: str, cidrs: list[str]
+) -> None:
+    """Whoever of the two has added it: neither gets a packet of the other one's."""
+    peers.change(VPC, "main", tenant, cidrs=cidrs)
+    peers.settle()
+    for dpu in ("d1", "d2", "d3"):
+        for each in peers.spec(dpu)["vpcs"]:
+            assert "peerVnis" not in each, "nothing is exchanged any more"
+    assert peers.vpc_ready("blue") == peers.vpc_ready("red") == ("False", "PeerOverlaps")
+
+
 @pytest.fixture
 def shared(peers: World) -> World:
     """Green is a peer of blue, too, and on a DPU of its own."""

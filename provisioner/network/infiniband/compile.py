@@ -23,6 +23,10 @@ MOST_OF_A_FABRIC: Final = 8192
 MOST_PARTITIONS: Final = 31
 """Of one port: with the default one, a block of its table. One that has no room for what is wanted would keep its whole
 fabric from being acknowledged, and with it all tenants'."""
+LEFT_OUT: Final = (
+    f"a port is in {MOST_PARTITIONS} partitions at most, and each tenant has its share of what one InfiniBandNetwork "
+    "holds"
+)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -33,7 +37,8 @@ class Compiled:
     shared_of_servers: tuple[str, ...] = ()
     """Shared ports that are a server's, sorted: as full members of the default partition they would reach everybody."""
     left_out: tuple[str, ...] = ()
-    """VPCs without their partition, sorted: their tenants ask for more than their share of the fabric's object."""
+    """VPCs of which ports are left out, sorted: a port is in as many partitions as it may be, or the tenant asks for
+    more than its share of the fabric's object."""
 
     @property
     def ports(self) -> int:
@@ -78,6 +83,8 @@ def compile_network(
 
     wanted = list(_with_members(partitions, members))
     fits = _fitting_partitions(wanted)
+    told = {each.vpc: each.guids for each in wanted if each.pkey in fits}
+    asked = {each.vpc: members[key] for key, each in partitions.items()}
     shared_of_servers = {guid for guid in fabric.spec.shared_guids if guid in owners}
     return Compiled(
         spec=InfiniBandNetworkSpec(
@@ -88,7 +95,7 @@ def compile_network(
         ),
         doubled=tuple(sorted(doubled)),
         shared_of_servers=tuple(sorted(shared_of_servers)),
-        left_out=tuple(sorted(each.vpc for each in wanted if each.pkey not in fits)),
+        left_out=tuple(sorted(vpc for vpc, guids in asked.items() if guids.difference(told.get(vpc, ())))),
     )
 
 

@@ -50,9 +50,11 @@ class FabricReconciler:
         fabric = look_up(InfiniBandFabric, self._informers.fabrics, name)
         if fabric is None or fabric.metadata.deletion_timestamp is not None:
             self._empty(name)
+            self._pkeys.note_left_out(name, ())
             return None
         compiled = self._compile(fabric)
         network = self._write(name, compiled.spec)
+        self._pkeys.note_left_out(name, compiled.left_out)
         status = fabric_status(fabric, compiled, network, self._clock())
         if status != to_json(fabric.status):
             try:

@@ -10,7 +10,7 @@ from provisioner.api.codec import to_json
 from provisioner.api.conditions import find_condition, settle_condition
 from provisioner.api.infiniband_fabric import InfiniBandFabricStatus
 from provisioner.api.meta import ConditionStatus, rfc3339
-from provisioner.network.infiniband.compile import Compiled
+from provisioner.network.infiniband.compile import LEFT_OUT, Compiled
 from provisioner.network.infiniband.report import APPLIED, DEFAULT_LIMITED
 
 NAMED: Final = 3
@@ -81,10 +81,10 @@ def _unambiguous(fabric: InfiniBandFabric, compiled: Compiled, now: datetime) ->
 
 def _has_room(fabric: InfiniBandFabric, compiled: Compiled, now: datetime) -> Condition:
     if not compiled.left_out:
-        return _condition(fabric, "PartitionsFit", "True", "Fit", "Every VPC has its partition.", now)
+        return _condition(fabric, "PartitionsFit", "True", "Fit", "Every port is in the partitions of its VPCs.", now)
     message = (
-        f"The partitions of VPCs {_named(compiled.left_out)} are left out, as their tenants ask for more than their "
-        "share of what one InfiniBandNetwork holds: have fewer VPCs with partitions, or fewer servers attached to them."
+        f"Ports are left out of the partitions of VPCs {_named(compiled.left_out)}: {LEFT_OUT}. Have fewer VPCs with "
+        "partitions, or fewer servers attached to them."
     )
     return _condition(fabric, "PartitionsFit", "False", "TooManyMembers", message, now)
 

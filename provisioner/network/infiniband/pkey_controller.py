@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import threading
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from datetime import datetime
 from typing import Any, Final
 
@@ -20,6 +20,7 @@ from provisioner.cluster.client import Cluster
 from provisioner.cluster.controller import Controller
 from provisioner.cluster.resources import of
 from provisioner.cluster.source import Source, look_up
+from provisioner.network.infiniband.compile import LEFT_OUT
 from provisioner.network.infiniband.pkeys import (
     MAX_WAITS,
     choose_pkey,
@@ -61,6 +62,7 @@ class PKeys:
         self._clock = clock
         self._lock = threading.Lock()
         self._made: dict[str, NetworkClaim] = {}
+        self._left_out: dict[str, frozenset[str]] = {}
         self.vpcs = Controller("infiniband-pkeys", self.assign)
         self.releases = Controller("infiniband-releases", self.release)
         self.pool = Controller("infiniband-pool", self.count)
@@ -87,6 +89,13 @@ class PKeys:
                 self._made.pop(name, None)
             else:
                 self._made[name] = claim
+
+    def note_left_out(self, fabric: str, vpcs: Iterable[str]) -> None:
+        """Which VPCs lack ports on a fabric, as it was just compiled; those that are others now are told."""
+        before, after = self._left_out.get(fabric, frozenset()), frozenset(vpcs)
+        self._left_out[fabric] = after
+        for key in before ^ after:
+            self.vpcs.queue.add(key)
 
     def assign(self, key: str) -> float | None:
         """See that the VPC `namespace/name` has a P_Key if it wants one. Raises: Retryable, NeedsHuman."""
@@ -118,6 +127,11 @@ class PKeys:
                 self._say(vpc, None, "False", "PKeyShareExhausted", words)
                 return EXHAUSTED_SECONDS
             self._claim(pkey, holder_of(vpc))
+        if lacking := sorted(fabric for fabric, vpcs in self._left_out.copy().items() if key in vpcs):
+            words = f"Ports are left out of its partition on InfiniBandFabric {', '.join(lacking)}: {LEFT_OUT}."
+            remedy = "Have fewer VPCs with partitions, or fewer servers attached to them"
+            self._say(vpc, pkey, "False", "PortsLeftOut", f"{words} {remedy}.")
+            return None
         self._say(vpc, pkey, "True", "Claimed", f"The claim {pkey_claim(pkey)} is this VPC's.")
         return None
 

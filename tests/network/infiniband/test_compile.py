@@ -75,6 +75,7 @@ def test_a_port_is_in_no_more_partitions_than_its_table_has_room_for() -> None:
     of_one = [each.pkey for each in found.spec.partitions if guid(1) in each.guids]
     assert of_one == [0x200 + n for n in range(31)]
     assert found.spec.partitions[-1].guids == (guid(3),), "another tenant's port is in its own"
+    assert found.left_out == tuple(sorted(f"blue/v{n}" for n in range(31, 200))), "each of these is told"
 
 
 def test_a_tenant_with_more_members_than_a_fabrics_object_holds_loses_partitions_and_no_other_tenant_does() -> None:

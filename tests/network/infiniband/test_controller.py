@@ -250,6 +250,28 @@ def test_a_p_key_stays_in_quarantine_while_a_fabric_was_not_read_back(
     wait_for("the count", lambda: site.cluster.read(NetworkPool, "default").status.quarantined_pkeys == 1)
 
 
+def test_ports_that_are_left_out_are_told_to_their_vpc_and_to_the_fabric(
+    site: Site, controllers: Callable[[], None], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def reason() -> str | None:
+        found = find_condition(site.cluster.read(VPC, "main", namespace=site.blue).status.conditions, "PKeyAssigned")
+        return found.reason if found else None
+
+    monkeypatch.setattr("provisioner.network.infiniband.compile.MOST_BYTES", 1)
+    site.put(InfiniBandFabric, site.name, manager="OpenSM")
+    site.server(1, site.blue, "0x506b4b0300a1b201")
+    site.attach(site.blue, 1)
+    site.vpc(site.blue)
+    controllers()
+    wait_for("the VPC to be told", lambda: reason() == "PortsLeftOut")
+    assert f"{site.blue}/main" in site.condition("PartitionsFit", "TooManyMembers").message
+    assert site.given_pkey(site.blue) >= FIRST, "its P_Key stays"
+    monkeypatch.undo()
+    site.server(2, site.red, "0x506b4b0300a1b202")
+    wait_for("the VPC to have its partition", lambda: reason() == "Claimed")
+    assert members(site) == {"blue": ("0x506b4b0300a1b201",)}
+
+
 def test_a_pool_without_free_p_keys_is_said_at_the_vpc_and_the_next_release_serves_it(
     site: Site, controllers: Callable[[], None]
 ) -> None:
