@@ -140,8 +140,8 @@ def control_plane(binaries: Binaries, tmp_path_factory: pytest.TempPathFactory) 
 
 
 def install(cluster: Cluster, *, without: str | None = None) -> None:
-    """Apply what `provisioner manifests` prints: every test meets the CRDs, roles and policies that users have. Again
-    for what an API server that has just begun to serve them, beside machines that boot, does not answer in time.
+    """Apply what `provisioner manifests` prints, so that every test runs against the CRDs, roles and policies of users.
+    Tried again while a new API server does not answer in time.
 
     without: a kind that is left out, by who shows what it is for.
     """
@@ -154,6 +154,7 @@ def install(cluster: Cluster, *, without: str | None = None) -> None:
         except Retryable:
             if time.monotonic() > deadline:
                 raise
+            time.sleep(1)
 
 
 def _install(cluster: Cluster, without: str | None) -> None:

@@ -61,7 +61,7 @@ class Heard:
 
 
 class EmulatorFault(UserWarning):
-    """A guest was started again because its emulator failed; the end of `make test` tells how many were."""
+    """A guest was started again because its emulator failed. The warnings at the end of a run list and count them."""
 
 
 @contextmanager

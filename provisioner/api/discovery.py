@@ -19,7 +19,7 @@ from provisioner.api.meta import ObjectMeta, rfc3339
 from provisioner.api.rack import Rack
 from provisioner.api.server import Architecture, Discovery, Server, ServerSpec, ServerStatus
 from provisioner.api.trace import TRACE_ANNOTATION
-from provisioner.api.values import MacAddress, parse_mac
+from provisioner.api.values import MacAddress, is_placeholder_serial, is_placeholder_uuid, parse_mac
 
 MAX_WAITING_IN_SUBNET: Final = 128
 MAX_WAITING: Final = 1024
@@ -34,11 +34,6 @@ NAME_PREFIX: Final = "unknown-"
 
 _MAX_CLAIM_LENGTH: Final = 128
 _UUID: Final = re.compile(r"[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}")
-# What mainboards say that nobody gave a serial number or UUID of their own.
-_PLACEHOLDERS: Final = frozenset(
-    {"", "0", "none", "n/a", "na", "unknown", "not specified", "default string", "to be filled by o.e.m.", "123456789"}
-    | {"system serial number", "system product name", "chassis serial number", "0123456789", "xxxxxxxxxx", "empty"}
-)
 _ARCHITECTURES: Final[dict[str, Architecture]] = {"i386": "x86_64", "x86_64": "x86_64", "arm64": "arm64"}
 
 
@@ -73,7 +68,7 @@ def read_claims(sent: Mapping[str, str], *, source_address: str | None = None) -
         mac=parse_mac(sent.get("mac", "")[:32]),
         architecture=_ARCHITECTURES.get(sent.get("buildarch", "").strip().lower(), "x86_64"),
         serial_number=_printable(sent.get("serial", "")),
-        system_uuid=uuid if _UUID.fullmatch(uuid) and len(set(uuid) - {"-"}) > 1 else None,
+        system_uuid=uuid if _UUID.fullmatch(uuid) and not is_placeholder_uuid(uuid) else None,
         manufacturer=_printable(sent.get("manufacturer", "")),
         product=_printable(sent.get("product", "")),
         source_address=_printable(source_address or "", limit=45),
@@ -82,7 +77,8 @@ def read_claims(sent: Mapping[str, str], *, source_address: str | None = None) -
 
 def _printable(text: str, limit: int = _MAX_CLAIM_LENGTH) -> str | None:
     cleaned = " ".join(re.sub(r"[^!-~]+", " ", text[: 4 * limit]).split())[:limit].strip()
-    return None if cleaned.lower() in _PLACEHOLDERS else cleaned
+    is_placeholder = is_placeholder_serial(cleaned) or cleaned.lower() == "system product name"
+    return None if is_placeholder else cleaned or None
 
 
 def discovered_name(mac: MacAddress) -> str:

@@ -23,8 +23,6 @@ _MAC_SEPARATORS = re.compile(r"[:\-._\s\u00ad\u00b7\u2010-\u2015\u2212\u2236\ua7
 _TWELVE_HEX_DIGITS = re.compile(r"^[0-9a-f]{12}$")
 _GUID = re.compile(r"(0x)?[0-9a-f]{16}", re.ASCII)
 _UUID = re.compile(r"[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}", re.ASCII)
-
-
 _PLACEHOLDER_SERIALS = re.compile(
     r"to be filled( by o\.?e\.?m\.?)?|default( string)?|oem|o\.e\.m\.|none|null|n/?a|unknown|invalid|empty|"
     r"not (specified|available|applicable|provided|present)|0?123456789(0|abcdef)?|"
@@ -33,8 +31,6 @@ _PLACEHOLDER_SERIALS = re.compile(
 )
 _PLACEHOLDER_UUIDS = frozenset(
     {
-        "00000000-0000-0000-0000-000000000000",
-        "ffffffff-ffff-ffff-ffff-ffffffffffff",
         "fefefefe-fefe-fefe-fefe-fefefefefefe",
         "03000200-0400-0500-0006-000700080009",
         "00020003-0004-0005-0006-000700080009",
@@ -55,7 +51,8 @@ def is_placeholder_serial(text: str) -> bool:
 
 def is_placeholder_uuid(uuid: str) -> bool:
     """The same of a system UUID; in either byte order."""
-    return bool({uuid.lower(), normal_system_uuid(uuid)} & _PLACEHOLDER_UUIDS)
+    is_one_digit = len(set(uuid) - {"-"}) == 1
+    return is_one_digit or bool({uuid.lower(), normal_system_uuid(uuid)} & _PLACEHOLDER_UUIDS)
 
 
 def _without_invisible(text: str) -> str:

@@ -101,7 +101,7 @@ class _ListReader:
 
     def _pass_over(self, why: str) -> None:
         """Go to the end of the value without decoding it."""
-        log.warning("object is left out", error=why, begins=self._text[self._at : self._at + 100])
+        log.warning("object was left out", error=why, begins=self._text[self._at : self._at + 100])
         depth = 0
         while True:
             token = _NESTING.search(self._text, self._at)

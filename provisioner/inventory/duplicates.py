@@ -13,6 +13,7 @@ from urllib.parse import urlsplit
 from provisioner.api import Server
 from provisioner.api.discovery import NAME_PREFIX
 from provisioner.api.values import is_placeholder_serial, is_placeholder_uuid, normal_system_uuid
+from provisioner.inventory.lists.bmc_address import bracketed
 from provisioner.inventory.lists.entries import Entry, Mistake, Origin
 
 Object = Mapping[str, Any]
@@ -90,10 +91,11 @@ def bmc_endpoint(address: str) -> str:
     By both protocols on their usual ports it is one BMC; another port may be another one behind the same address.
     """
     try:
+        address = bracketed(address)
         url = urlsplit(address if "://" in address else f"ipmi://{address}")
         host, port = (url.hostname or "").rstrip("."), url.port or _PORTS[url.scheme]
     except (ValueError, KeyError):
-        return address.rstrip("/").lower()  # no URL: the CRD's rules refuse it
+        return address.rstrip("/").lower()  # no URL: the power controller says so
     with contextlib.suppress(ValueError):
         parsed = ip_address(host)
         host = f"[{parsed}]" if parsed.version == 6 else str(parsed)

@@ -23,11 +23,10 @@ from typing import Final
 from tests.suite.costs import read_costs, render
 from tests.suite.processor_time import remove_empty_groups
 from tests.suite.recorder import FOLDER
+from tests.suite.schedule import WORKERS
 from tests.tools import CACHE
 
 KEPT_REPORTS: Final = 10
-WORKERS: Final = 5
-"""For all tests, on two cores: most tests wait most of their time."""
 GO_GARBAGE_PERCENT: Final = 400
 """API servers of tests may grow before they collect garbage: they are small, and live for minutes."""
 

@@ -21,6 +21,8 @@ from xdist.workermanage import WorkerController
 
 from tests.suite.processor_time import take_shares
 
+WORKERS: Final = 5
+"""For all tests, on two cores: most tests wait most of their time."""
 RACK: Final = "tests/journey::rack"
 WORKERS_OF: Final[Mapping[str, int]] = {RACK: 1, "tests/image::built": 1, "tests::control_plane": 2}
 """Shared fixture, with its folder → how many workers may start one of their own while other tests are left. Of several
@@ -64,7 +66,7 @@ LONGEST: Final[Mapping[str, int]] = {
 """Seconds of files that take longer than their number of tests lets one expect: what begins last decides when all
 ends. From a report of `make test`; a wrong figure costs time and nothing else."""
 
-RACK_SHARES: Final = 4
+RACK_SHARES: Final = WORKERS - 1
 """The rack has the processors first: half of their time, if all others want them, too. A machine that gets too little
 does not only boot later: it works more, as its kubelet and its timers run on."""
 

@@ -180,11 +180,15 @@ def events(subject: Subject) -> Iterable[str]:
     if subject.events is None:
         return ["may not be read with these credentials"]
     lines = []
-    # The Server and its Node are told the same.
-    if subject.events.left_out:
-        lines.append(f"{subject.events.left_out} older ones are left out: kubectl events shows all")
     in_order = sorted(subject.events.events, key=event_time)
+    # The Server and its Node are told the same.
     told = {(event.get("reason"), message_of(event)): event for event in in_order}
+    left_out = max(0, len(told) - SHOWN_EVENTS) + subject.events.left_out
+    if left_out:
+        name = subject.server.name
+        lines.append(
+            f"{left_out} older ones are left out: kubectl get events --field-selector involvedObject.name={name}"
+        )
     for event in sorted(told.values(), key=event_time)[-SHOWN_EVENTS:]:
         moment = event_time(event)
         count = (event.get("series") or {}).get("count") or event.get("count") or 1

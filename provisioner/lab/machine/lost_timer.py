@@ -1,8 +1,8 @@
 """An emulated machine that lost its timer on a busy host: whatever waits for a moment in it waits for ever.
 
 It is the emulator's fault, and the machine is started again. Linux says it on the console after 21 s.
-With one emulated processor it has not been seen: 193 of 193 boots beside two busy loops on the same two cores went well
-(QEMU 10.0.13, Linux 6.12.118; median 14 s, at most 19 s).
+With one emulated processor it was not seen in 193 boots, each on two cores that two loops kept busy (QEMU 10.0.13,
+Linux 6.12.118; median 14 s, at most 19 s).
 Source: Linux, kernel/rcu/tree_stall.h, rcu_check_gp_kthread_expired_fqs_timer.
 """
 

@@ -62,7 +62,7 @@ def host_and_port(address: str, scheme: str, usual_port: int) -> tuple[str, int]
     given, _, rest = address.rpartition("://")
     authority = rest.partition("/")[0]
     if authority.count(":") > 1 and "[" not in authority:
-        why, written = "an IPv6 address stands in brackets", f"[{authority}]"
+        why, written = "an IPv6 address needs brackets", f"[{authority}]"
     else:
         try:
             url = urlsplit(f"{scheme}://{authority}")

@@ -71,7 +71,7 @@ class RedfishPower:
         with self._call():
             system = self._refreshed()
             state = system.power_state
-            if "PowerState" not in system.json:
+            if "PowerState" not in system.json:  # nor a Reset action: it is no server, and this says so
                 system.get_allowed_reset_system_values()
         if state is None:
             raise BmcUnreachable(f"BMC {self._access.address} does not say whether its server has power")

@@ -17,7 +17,7 @@ def check_errors(wanted: GpuSettings, facts: NodeFacts) -> Finding:
             f"{'SXID' if _is_of_switch(worst) else 'XID'}{worst.xid}",
             observed="; ".join(_words(each) for each in failing[:4]) + (" and more" if len(failing) > 4 else ""),
             expected="none of these in this boot",
-            remedy=f"{_remedy(worst)}; on the node: dmesg | grep -i xid; docs/gpus.md tells of XID {worst.xid}",
+            remedy=f"{_remedy(worst)}; on the node: dmesg | grep -i xid{_document(worst)}",
             patience_seconds=0.0,
         )
     driver = facts.gpu_driver
@@ -50,6 +50,10 @@ def _fails(wanted: GpuSettings, found: GpuXidFacts) -> bool:
 
 def _is_of_switch(found: GpuXidFacts) -> bool:
     return found.kind == "SXid"
+
+
+def _document(found: GpuXidFacts) -> str:
+    return "" if _is_of_switch(found) or found.xid not in XIDS else f"; docs/gpus.md tells of XID {found.xid}"
 
 
 def _remedy(found: GpuXidFacts) -> str:
