@@ -33,7 +33,7 @@ LARGE: Final = 256 * 1024
 _ONE_AT_A_TIME: Final = threading.Lock()
 _DECODER: Final = json.JSONDecoder()
 _SPACE: Final = re.compile(r"[ \t\n\r]*")
-_NESTING: Final = re.compile(r'[{\[]|[}\]]|"(?:[^"\\]|\\.)*("?)', re.DOTALL)
+_NESTING: Final = re.compile(r'[{\[]|[}\]]|"(?:[^"\\]++|\\.)*+("?)', re.DOTALL)
 
 
 def decoding(size: int) -> AbstractContextManager[object]:
@@ -47,6 +47,13 @@ def read_list(parts: Iterator[bytes], take: Callable[[Object], object]) -> Objec
     Raises: ValueError if it is no JSON object, or ends too soon.
     """
     return _ListReader(parts, take).read()
+
+
+def _give(value: Any, take: Callable[[Object], object]) -> None:
+    try:
+        take(value)
+    except RecursionError:
+        log.warning("object was left out", error="it is nested too deeply to be kept", begins=str(value)[:100])
 
 
 class _ListReader:
@@ -89,7 +96,7 @@ class _ListReader:
                     value, end = _DECODER.raw_decode(self._text, self._at)
                     if end < len(self._text):  # else it may go on: a number has no end of its own
                         self._at = end
-                        take(value)
+                        _give(value, take)
                         return value
             except RecursionError:
                 return self._pass_over("it is nested too deeply")

@@ -8,10 +8,14 @@ from dataclasses import dataclass
 from http import HTTPStatus
 from typing import Any, Literal, cast
 
+import structlog
+
 from provisioner.api.errors import Retryable
 from provisioner.cluster.bounded_json import decoding
 from provisioner.cluster.failures import Expired
 from provisioner.cluster.transport import Stream
+
+log = structlog.get_logger()
 
 ChangeType = Literal["ADDED", "MODIFIED", "DELETED", "BOOKMARK"]
 Object = dict[str, Any]
@@ -69,5 +73,11 @@ def _read_change(line: bytes, keep: Callable[[Object], Object | None]) -> Change
         raise Expired("watch carried an object that is nested too deeply", after_seconds=0.0) from error
     except (ValueError, KeyError, TypeError, AttributeError) as error:
         raise Retryable(f"watch carried no change but {line[:200]!r}") from error
-    kept = keep(object_) if type_ in ("ADDED", "MODIFIED") else None
+    try:
+        kept = keep(object_) if type_ in ("ADDED", "MODIFIED") else None
+    except RecursionError:
+        kept = None
+        log.warning(
+            "object was left out", error="it is nested too deeply to be kept", name=named[0], namespace=named[1]
+        )
     return Change(cast(ChangeType, type_), *named, version, kept)

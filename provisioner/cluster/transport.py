@@ -173,6 +173,8 @@ class Transport:
                 succeeded = response.status < HTTPStatus.MULTIPLE_CHOICES
                 parts = read_parts(response)
                 answer: Any = read_list(parts, take) if take is not None and succeeded else b"".join(parts)
+                for _ in parts:
+                    pass  # a connection is used again only after all of its answer was read
                 response.release_conn()
                 answered(response.status)
         except TooLarge as error:

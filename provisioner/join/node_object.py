@@ -178,4 +178,5 @@ def trim_node(node: dict[str, Any]) -> dict[str, Any]:
 
 def _owned_labels(entry: Mapping[str, Any]) -> Mapping[str, Any]:
     """Of an entry of managedFields."""
-    return ((entry.get("fieldsV1") or {}).get("f:metadata") or {}).get("f:labels") or {}
+    labels = ((entry.get("fieldsV1") or {}).get("f:metadata") or {}).get("f:labels") or {}
+    return {key: {} for key in labels}

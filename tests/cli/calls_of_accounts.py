@@ -87,7 +87,7 @@ CODE: Final[dict[str, tuple[str, ...]]] = {
         *("network/infiniband/controller.py", "network/infiniband/pkey_controller.py", "network/infiniband/ufm/"),
         "cluster/leader.py",
     ),
-    "web": ("web/",),
+    "web": ("web/", "cluster/recent_events.py"),
     "authorizer": ("cli/service/authorizer.py",),
 }
 """Files and folders by account."""

@@ -66,6 +66,19 @@ def test_an_object_that_is_nested_too_deeply_is_passed_over() -> None:
     )
 
 
+def test_an_object_that_whoever_keeps_it_finds_too_deep_takes_no_other_one_along() -> None:
+    items: list[Any] = []
+
+    def keep(item: dict[str, Any]) -> None:
+        if item["name"] == "deep":
+            raise RecursionError
+        items.append(item["name"])
+
+    names = [{"name": name} for name in ("a", "deep", "b", "c")]
+    read_list(parts(json.dumps({"items": names}), 7), keep)
+    assert items == ["a", "b", "c"]
+
+
 def test_memory_is_that_of_one_object_however_many_there_are() -> None:
     text = random.Random(1).randbytes(300_000).hex()
 

@@ -171,6 +171,6 @@ def test_every_metric_and_every_alert_is_told_of() -> None:
     golden = (root / "tests" / "golden" / "node" / "gpus.prom").read_text()
     metrics = re.findall(r"^# TYPE provisioner_gpu(\w+) ", golden, re.MULTILINE)
     alerts = re.findall(r"alert: (\w+)", (root / "docs" / "prometheus-alerts-gpus.yaml").read_text())
-    assert (len(metrics), len(alerts)) == (30, 10)
+    assert (len(metrics), len(alerts)) == (33, 10)
     assert [each for each in metrics if f"`{each}`" not in TEXT and f"`provisioner_gpu{each}`" not in TEXT] == []
     assert [each for each in alerts if f"`{each}`" not in TEXT] == []

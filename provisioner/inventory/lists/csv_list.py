@@ -41,7 +41,8 @@ _YES_OR_NO: Final = dict.fromkeys(("yes", "y", "true", "wahr", "ja", "1", "x"), 
 _SPREADSHEET_NUMBER: Final = re.compile(r"\d([.,]\d+)?[eE]\+?\d{1,3}")
 _ROUNDED: Final = re.compile(r"\d([.,]\d+)?[eE]\+\d{1,3}")
 """As above, of what may be no MAC address: a serial number such as 1E5 is none that was rounded."""
-_MONTH: Final = "(jan|feb|m[aä]r|mrz|apr|ma[iy]|jun|jul|aug|sep|o[ck]t|nov|de[cz])[a-z]*"
+_MONTH: Final = "(jan|feb|m[aä]r|mrz|apr|ma[iy]|jun|jul|aug|sept?|o[ck]t|nov|de[cz])"
+"""A spreadsheet shortens them: `main-01` and `march-1` are names."""
 _SPREADSHEET_DATE: Final = re.compile(
     rf"\d{{1,4}}[-. /]{{1,2}}{_MONTH}\.?([-. /]\d{{2,4}})?|{_MONTH}[-. /]\d{{1,4}}|"
     r"\d{1,2}(?P<mark>[./-])\d{1,2}(?P=mark)\d{4}|\d{4}-\d{2}-\d{2}( 00:00(:00)?)?",

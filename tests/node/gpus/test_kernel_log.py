@@ -108,6 +108,12 @@ def test_a_pool_names_errors_of_switches_as_it_does_xids(tmp_path: Path, setting
     assert judged(read(tmp_path, *lines[: 1 if reason.startswith("SXID") else 2]), **settings).reason == reason
 
 
+@pytest.mark.parametrize("name", ["Xid (1b:00): 79", "SXid (1b:00): 7"])
+def test_a_process_that_is_named_like_an_xid_keeps_no_node_out_of_use(tmp_path: Path, name: str) -> None:
+    finding = judged(read(tmp_path, f"{name}[4711]: segfault at 0 ip 0000 sp 0000 error 4 in nvidia[5555]"))
+    assert (finding.ok, finding.message) == (True, "no XID in this boot")
+
+
 def test_the_first_of_another_xid_is_not_lost_among_many(tmp_path: Path) -> None:
     crowd = [f"NVRM: Xid (PCI:0000:{at:02x}:00 GPU-I:01): 31, pid=1" for at in range(2 * MOST_XIDS)]
     log = read(tmp_path, *crowd, "NVRM: Xid (PCI:0000:07:00): 79, GPU has fallen off the bus.")

@@ -20,9 +20,11 @@ MOST_COMPLAINTS = 4
 COMPLAINT_LENGTH = 160
 _RECORD_BYTES = 8192
 
-_XID = re.compile(r"\b(S?)Xid \((?:PCI:)?([0-9a-fA-F:.]{5,16})\b[^)]{0,80}\): ([0-9]{1,5})\b(.*)", re.DOTALL)
+_DRIVER = r"^(?:\[[ \d.]+\] )?(?:NVRM: (?:GPU\d+ )?|nvidia [0-9a-f:.]+: |nvidia-nvswitch\d+: )"
+"""How lines of the drivers begin. The rest of one fits into the name of a process, which the kernel logs at a fault."""
+_XID = re.compile(_DRIVER + r"(S?)Xid \((?:PCI:)?([0-9a-fA-F:.]{5,16})\b[^)]{0,80}\): ([0-9]{1,5})\b(.*)", re.DOTALL)
 """Behind the address stand the instances of MIG: ` GPU-I:05 GPU-CI:00`."""
-_LOOKS_LIKE_ONE = re.compile(r"\bS?Xid\b")
+_LOOKS_LIKE_ONE = re.compile(_DRIVER + r".*\bS?Xid\b")
 _DETAILS = re.compile(r"\W*(?:Severity \d|Data \{)")
 """Further lines of an SXid that was told of."""
 _SEVERITY = re.compile(r"\b(Non-?fatal|Fatal)\b", re.IGNORECASE)
