@@ -19,13 +19,15 @@ def fitting(sizes: Mapping[K, tuple[str, int, int]], most: int) -> set[K]:
     for tenant, _, size in sizes.values():
         asked[tenant] += size
     used: defaultdict[str, int] = defaultdict(int)
+    total = 0
     found: set[K] = set()
     for bound in (share(asked.values(), most), most):
         for key in sorted(sizes.keys() - found, key=lambda key: (asked[sizes[key][0]], *sizes[key][1:], key)):
             tenant, _, size = sizes[key]
-            if used[tenant] + size <= bound and sum(used.values()) + size <= most:
+            if used[tenant] + size <= bound and total + size <= most:
                 found.add(key)
                 used[tenant] += size
+                total += size
     return found
 
 

@@ -101,6 +101,7 @@ def trim_request(csr: dict[str, Any]) -> dict[str, Any]:
         return csr
     spec, status = csr["spec"], csr.get("status") or {}
     conditions = [picked(each, ("type", "status", "reason"), VALUE_LETTERS) for each in status.get("conditions") or ()]
+    issued = picked(status, ("certificate",)) if len(status.get("certificate") or "") <= MAX_REQUEST_BYTES else {}
     return {
         **picked(csr, ("apiVersion", "kind")),
         "metadata": picked(csr["metadata"], (*IDENTITY, "creationTimestamp")),
@@ -108,7 +109,7 @@ def trim_request(csr: dict[str, Any]) -> dict[str, Any]:
             **picked(spec, ("signerName", "username"), _MAX_NAME_BYTES),
             "extra": {key: each[:1] for key, each in picked(spec.get("extra"), (CREDENTIAL_EXTRA,)).items()},
         },
-        "status": {"conditions": conditions[:MOST_ENTRIES]},
+        "status": {"conditions": conditions[:MOST_ENTRIES], **issued},
     }
 
 
