@@ -25,13 +25,15 @@ R = TypeVar("R", bound=Resource)
 
 
 class _Field(NamedTuple):
-    """A field of a kind. `type`: what nearly all its values are, exactly; `read` reads the others."""
+    """A field of a kind. `type`: what nearly all its values are, exactly; `read` reads the others. says_empty: whether
+    an empty list is another thing than none."""
 
     name: str
     key: str
     type: type
     read: Callable[[Any], Any]
     required: bool
+    says_empty: bool
 
 
 class _Misfit(Exception):
@@ -55,18 +57,20 @@ def _fields(cls: type) -> tuple[_Field, ...]:
             _exactly(hints[f.name]),
             _reader(hints[f.name]),
             f.default is dataclasses.MISSING and f.default_factory is dataclasses.MISSING,
+            f.default is None,
         )
         for f in dataclasses.fields(cls)
     )
 
 
 def to_json(value: Any) -> Any:
-    """JSON of a dataclass instance: unset (None) and empty optional fields left out, tuples as lists."""
+    """JSON of a dataclass instance: unset (None) and empty optional fields left out (an empty one that could be
+    None is written), tuples as lists."""
     if dataclasses.is_dataclass(value) and not isinstance(value, type):
         rendered = {}
-        for name, key, _, _, required in _fields(type(value)):
+        for name, key, _, _, required, says_empty in _fields(type(value)):
             item = getattr(value, name)
-            if item is None or (not required and item in ((), {})):
+            if item is None or (not required and not says_empty and item in ((), {})):
                 continue
             rendered[key] = to_json(item)
         return rendered
@@ -87,7 +91,7 @@ def from_json(cls: type[T], data: Mapping[str, Any], path: str = "") -> T:
 
 def _read_fields(cls: type[T], data: Mapping[str, Any]) -> T:
     arguments = {}
-    for name, key, type_, read, required in _fields(typing.cast(type, cls)):
+    for name, key, type_, read, required, _ in _fields(typing.cast(type, cls)):
         value = data.get(key)
         if type(value) is type_:
             arguments[name] = value

@@ -147,9 +147,10 @@ class VPCStatus:
     )
     attachments: int | None = described("Attachments of the VPC.", default=None)
     enforced_attachments: int | None = described("Those of which the DPU has confirmed what holds.", default=None)
-    peers: tuple[VPCPeerStatus, ...] = described(
-        "Addresses that each of its peers holds.", default=(), max_items=MAX_PEERS
+    peers: tuple[VPCPeerStatus, ...] | None = described(
+        "Addresses that each of its peers holds.", default=None, max_items=MAX_PEERS
     )
+    """None: nothing was ever recorded, as by versions that did not; that no peer holds anything is recorded, too."""
     conditions: tuple[Condition, ...] = described("Observations.", default=(), max_items=32, list_map_keys=("type",))
 
 

@@ -15,9 +15,10 @@ from hypothesis import strategies as st
 from provisioner.api import VPC, SecurityGroup
 from provisioner.api.codec import decode, to_json
 from provisioner.api.vpc import VPCRoute
+from provisioner.network.control.compile import peers as peers_module
 from provisioner.network.control.compile import room
 from provisioner.network.control.compile.compile import compile_network, to_object
-from provisioner.network.control.compile.overlap import first_shared
+from provisioner.network.control.compile.overlap import first_shared, first_shared_of_each, those_inside
 from provisioner.network.control.compile.peers import held_by_peers, peer_trouble, peers_of
 from provisioner.network.control.compile.place import Place
 from provisioner.network.control.compile.room import room_for
@@ -242,7 +243,7 @@ def test_of_two_new_peers_with_the_same_addresses_neither_is_one_and_each_is_tol
     for now in (found, holding(found)):
         assert [peers_of(now[f"t/{name}"], now.get) for name in "abc"] == [[], [], []]
         assert {reason(now, f"t/{name}") for name in "abc"} == {"PeersOverlap"}
-        assert now["t/a"].status.peers == (), "nothing is held by either"
+        assert not now["t/a"].status.peers, "nothing is held by either"
 
 
 def test_who_is_refused_for_what_it_adds_holds_what_it_held_and_returns_with_that() -> None:
@@ -276,6 +277,78 @@ def test_a_peer_that_names_us_no_more_hides_no_other_one() -> None:
     assert all(f"'t/{name}'" in trouble.message for name in "bcd")
 
 
+def unrecorded(found: dict[str, VPC]) -> dict[str, VPC]:
+    """As a version left them that recorded nothing of peers."""
+    return {key: replace(each, status=replace(each.status, vni=1, peers=None)) for key, each in found.items()}
+
+
+@pytest.mark.parametrize(("order", "routes", "stay"), [
+    ("bc", "", "b"), ("cb", "", "c"), ("bc", "b", "c"), ("cb", "b", "c"), ("bc", "c", "b"), ("cb", "c", "b"),
+])  # fmt: skip
+def test_a_peer_from_before_records_stays_one_and_the_other_one_is_told(order: str, routes: str, stay: str) -> None:
+    """Whoever was named first; but a route to what is of a cidr counts against who has it."""
+    found = vpcs(a=("10.1.0.0/16", order), b=("10.2.0.0/16", "a"), c=("10.2.7.0/24", "a"))
+    for name in routes:
+        other = found["t/c" if name == "b" else "t/b"]
+        vpc = found[f"t/{name}"]
+        found[f"t/{name}"] = also(
+            replace(vpc, spec=replace(vpc.spec, cidrs=("10.9.0.0/16",))), route=other.spec.cidrs[0]
+        )
+    found = unrecorded(found)
+    gone = "b" if stay == "c" else "c"
+    for now in (found, holding(found), holding(holding(found))):
+        assert [each.name for each in peers_of(now["t/a"], now.get)] == [stay]
+        assert [peers_of(now[f"t/{name}"], now.get) != [] for name in (stay, gone)] == [True, False]
+        assert [reason(now, f"t/{name}") for name in ("a", stay, gone)] == ["PeersOverlap", None, "PeersOverlap"]
+
+
+def test_peers_from_before_records_that_share_nothing_stay() -> None:
+    found = unrecorded(vpcs(a=("10.1.0.0/16", "bc"), b=("10.2.0.0/16", "a"), c=("10.3.0.0/16", "a")))
+    for now in (found, holding(found)):
+        assert [each.name for each in peers_of(now["t/a"], now.get)] == ["b", "c"]
+        assert {reason(now, f"t/{name}") for name in "abc"} == {None}
+
+
+def test_that_no_peer_holds_anything_is_recorded_and_nobody_is_taken_for_one_from_before() -> None:
+    alone = holding(unrecorded(vpcs(a=("10.1.0.0/16", ""))))["t/a"]
+    assert to_json(alone.status)["peers"] == []
+    assert decode(VPC, objects.vpc("t", "a") | {"status": to_json(alone.status)}).status.peers == ()
+    found = vpcs(a=("10.1.0.0/16", "bc"), b=("10.2.0.0/16", "a"), c=("10.2.0.0/16", "a"))
+    found["t/a"] = replace(found["t/a"], status=alone.status)
+    assert peers_of(found["t/a"], found.get) == []
+
+
+@pytest.mark.parametrize("recorded", [True, False])
+def test_however_much_peers_hold_it_is_compared_once(recorded: bool, monkeypatch: pytest.MonkeyPatch) -> None:
+    """As many peers as there may be, with as many cidrs and routes, and all are each other's."""
+    names = "abcdefghijklmnopq"
+    found = vpcs(**{name: ("10.1.0.0/16", names.replace(name, "")) for name in names})
+    for number, (key, vpc) in enumerate(found.items()):
+        cidrs = tuple(f"10.{number}.{each}.0/24" for each in range(8))
+        routes = tuple(VPCRoute(destination=f"172.16.{number}.{n}/32", next_hop=f"10.{number}.0.3") for n in range(64))
+        found[key] = replace(vpc, spec=replace(vpc.spec, cidrs=cidrs, routes=routes))
+    found = holding(found) if recorded else unrecorded(found)
+    calls = dict.fromkeys(("_rivals", "first_shared", "first_shared_of_each"), 0)
+
+    def counted(name: str) -> Any:
+        real = getattr(peers_module, name)
+
+        def call(*arguments: Any) -> Any:
+            calls[name] += 1
+            return real(*arguments)
+
+        return call
+
+    for name in calls:
+        monkeypatch.setattr(peers_module, name, counted(name))
+    for ask in (peers_of, peer_trouble):
+        calls |= dict.fromkeys(calls, 0)
+        assert ask(found["t/a"], found.get) in (None, [found[f"t/{name}"] for name in names[1:]])
+        assert calls["_rivals"] == 17, "the VPC's own once, and once each peer's"
+        assert calls["first_shared"] == 17 * 16 + 16, "each with its own peers, and not the peers with one another"
+        assert calls["first_shared_of_each"] <= 17 * 3
+
+
 SUBNETS = ["10.1.0.0/16", "10.2.0.0/16", "10.2.1.0/24", "10.3.0.0/16", "10.2.1.8/32", "0.0.0.0/0", "::/0", "fd00::/64"]
 
 
@@ -301,6 +374,32 @@ def test_whoever_is_whose_peer_is_the_same_seen_from_both_and_no_two_have_the_sa
     for vpc in found.values():
         near = [vpc, *peers_of(vpc, found.get)]
         assert all(first_shared(all_of(one), all_of(two)) is None for one, two in itertools.combinations(near, 2))
+
+
+HELD = st.fixed_dictionaries({name: st.lists(st.sampled_from(SUBNETS), unique=True, max_size=3) for name in "abcd"})
+
+
+@given(HELD, HELD)
+def test_prefixes_of_many_are_shared_as_of_each_two(mine: dict[str, list[str]], theirs: dict[str, list[str]]) -> None:
+    found = first_shared_of_each(mine, theirs)
+    for key, its in mine.items():
+        others = {other for other in theirs if other != key and first_shared(its, theirs[other])}
+        assert (key in found) == bool(others)
+        if key in found:
+            other, shared = found[key]
+            assert other in others
+            assert shared in {*its, *theirs[other]}
+            assert first_shared([shared], its)
+            assert first_shared([shared], theirs[other])
+
+
+@given(*[st.lists(st.sampled_from(SUBNETS), unique=True)] * 2)
+def test_prefixes_lie_inside_as_ipaddress_says(some: list[str], others: list[str]) -> None:
+    def is_within(one: Any, other: Any) -> bool:
+        return one.version == other.version and bool(one.subnet_of(other))
+
+    wanted = [each for each in some if any(is_within(ip_network(each), ip_network(other)) for other in others)]
+    assert list(those_inside(some, others)) == wanted
 
 
 @given(*[st.lists(st.sampled_from(SUBNETS), unique=True)] * 2)

@@ -114,7 +114,7 @@ def test_what_peers_hold_is_written_once_and_another_leader_knows_it(
     )
 
     def held() -> dict[str, tuple[str, ...]]:
-        return {each.namespace: each.prefixes for each in site.vpc(blue).status.peers}
+        return {each.namespace: each.prefixes for each in site.vpc(blue).status.peers or ()}
 
     def reasons() -> list[str]:
         return [site.vpc(each).status.conditions[0].reason for each in (blue, green, red)]
