@@ -147,15 +147,22 @@ def in_use(site: Site) -> str:
     """A server with a Node, as one has that runs jobs."""
     name = f"{site.name}-u01"
     assert site.run(site.rack(), site.server(bmc={"address": "https://10.90.0.11"})).code == 0
-    ready = {"type": "Ready", "status": "True", "reason": "KubeletReady", "message": "all is well"}
-    body = {"apiVersion": "v1", "kind": "Node", "metadata": {"name": name}, "status": {"conditions": [ready]}}
-    site.cluster.create(NODES, body)
+    site.cluster.create(NODES, ready_node(name))
     return name
+
+
+def ready_node(name: str, **annotations: str) -> dict[str, Any]:
+    metadata = {"name": name, "annotations": annotations}
+    return {"apiVersion": "v1", "kind": "Node", "metadata": metadata, "status": {"conditions": [ready("True")]}}
+
+
+def ready(status: str) -> dict[str, Any]:
+    return {"type": "Ready", "status": status, "reason": "AsTheTestSays", "message": ""}
 
 
 def test_a_server_in_use_is_not_retired_and_a_rack_with_servers_not_deleted(site: Site) -> None:
     name = in_use(site)
-    ran = site.run(site.of_server(state="absent"))
+    ran = site.run(site.of_server(state="absent", wait_timeout=1))
     assert f"Server {name} is in use" in ran.failed[0].result["msg"]
     assert "drain" in ran.failed[0].result["remedy"]
     assert "powerState" not in site.read()["spec"] or site.read()["spec"]["powerState"] == "On"
@@ -171,9 +178,10 @@ def test_a_server_that_is_drained_is_switched_off_and_goes_with_its_node_and_the
     kind = {"apiVersion": "provisioner.dev/v1alpha1", "kind": "Maintenance"}
     site.cluster.create(of(Maintenance), kind | drained)
     site.cluster.apply_status(Maintenance, f"{name}-1", {"phase": "Drained"}, manager="provisioner-maintenance")
+    site.cluster.apply_status(Server, name, {"power": {"state": "On"}}, manager="provisioner-power")
 
     awaited = site.run(site.of_server(state="absent", wait_timeout=1))
-    assert "expected Off" in awaited.failed[0].result["msg"]
+    assert "is On after 1 s, expected Off" in awaited.failed[0].result["msg"]
     assert site.read()["spec"]["powerState"] == "Off"
     site.cluster.apply_status(Server, name, {"power": {"state": "Off"}}, manager="provisioner-power")
 
@@ -184,6 +192,16 @@ def test_a_server_that_is_drained_is_switched_off_and_goes_with_its_node_and_the
     assert site.cluster.find(NODES, name) is None
     assert site.run(site.of_server(state="absent"), site.rack(state="absent")).changed == []
     site.cluster.delete(of(Maintenance), f"{name}-1")
+
+
+def test_a_node_that_was_left_behind_is_deleted_once_its_kubelet_is_silent(site: Site) -> None:
+    name, absent = f"{site.name}-u01", site.of_server(state="absent")
+    site.cluster.create(NODES, ready_node(name, **{"provisioner.dev/server-uid": "of-a-server-that-is-gone"}))
+    assert site.run(absent).changed == []
+    assert site.cluster.find(NODES, name) is not None
+    site.cluster.patch(NODES, name, {"status": {"conditions": [ready("Unknown")]}}, subresource="status")
+    assert site.run(absent).changed == ["server"]
+    assert site.cluster.find(NODES, name) is None
 
 
 def test_a_python_without_the_package_is_told_which_one_lacks_it(site: Site) -> None:

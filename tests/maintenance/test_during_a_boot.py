@@ -66,9 +66,9 @@ def test_a_power_cycle_is_answered_by_no_other_boot() -> None:
 
 
 def booting(
-    *asked: Requestor, verified_at: float | None = None, image: str = IMAGE, **changes: Any
+    *asked: Requestor, verified_at: float | None = None, rounds: int = 1, image: str = IMAGE, **changes: Any
 ) -> MaintenanceFacts:
-    """The server's boot order was given at noon; `verified_at`: when its boot passed its first checks."""
+    """The server's boot order was given at noon; `verified_at`: when its boot passed the last of `rounds` of checks."""
     order = BootOrder(id="o1", reason="FirstBoot", ordered_time=rfc3339_micro(NOON), attempt=1, image_ref=image)
     if verified_at is None:
         given = server(joined=None, order="o1", ready_time=None, conditions=())
@@ -76,7 +76,7 @@ def booting(
     else:
         finished = rfc3339_micro(later(verified_at))
         checked = Verification(
-            boot_id=BOOT, attempt=1, started_time=rfc3339(NOON), finished_time=finished, image_digest=DIGEST
+            boot_id=BOOT, attempt=rounds, started_time=rfc3339(NOON), finished_time=finished, image_digest=DIGEST
         )
         given, view = server(verification=checked, ready_time=rfc3339_micro(later(verified_at - 5))), node()
     given = replace(given, status=replace(given.status, order=order))
@@ -110,6 +110,10 @@ def test_an_image_that_a_boot_brings_too_late_is_not_waited_for_now() -> None:
 
 def test_an_image_that_was_verified_before_is_booted_anew() -> None:
     assert find_end(booting(asks("Reimage", 61), verified_at=60)) is None
+
+
+def test_a_repeated_round_of_checks_is_no_proof_that_the_boot_came_after_the_request() -> None:
+    assert find_end(booting(asks("Reimage", 10), verified_at=60, rounds=2)) is None
 
 
 @pytest.mark.parametrize("action", ["Reboot", "PowerCycle"])

@@ -483,6 +483,11 @@ VERIFYING: dict[str, tuple[MaintenanceFacts, float, str]] = {
         "says: boot order o3 has not joined yet: another boot may follow",
     ),
     "another image is booted once more": (back(node=node(NEW_BOOT, digest=OTHER_DIGEST)), 60, "WrongImage, Rebooting"),
+    "what ran there before is no proof of the image, where nothing in the new boot says which one it is": (
+        back(node=node(NEW_BOOT, taint=NAME, digest=None), said={"image_digest": OTHER_DIGEST}),
+        60,
+        f"says: it is not known to run {DIGEST}, but {OTHER_DIGEST}",
+    ),
     "a Node that is not Ready is waited for": (
         back(node=node(NEW_BOOT, ready="False")),
         60,

@@ -16,6 +16,14 @@ from provisioner.rollout.plan import Plan, plan
 from tests.rollout.fleets import NOON, after, busy, fleet, idle, strategy, updated
 
 
+@pytest.mark.parametrize(
+    ("amount", "servers", "expected"),
+    [(0, 100, 0), (3, 100, 3), ("0%", 100, 0), ("10%", 1, 1), ("10%", 10, 1), ("10%", 11, 2), ("100%", 7, 7)],
+)
+def test_a_share_of_servers_is_rounded_up_and_0_stays_0(amount: int | str, servers: int, expected: int) -> None:
+    assert resolve_amount(amount, servers) == expected
+
+
 def reasons(found: Plan) -> dict[str, str]:
     return {name: wait.reason for name, wait in found.waits.items()}
 

@@ -83,6 +83,17 @@ def test_only_the_holder_can_decline_or_release_an_address() -> None:
     assert discovery.claim(mac(2), held, 1.0)
 
 
+def test_a_machine_whose_lease_ended_can_neither_decline_nor_release_the_address_that_another_has_now() -> None:
+    discovery = fresh()
+    address = FIRST.to_bytes(4, "big")
+    assert discovery.claim(mac(1), address, 0.0)
+    assert discovery.claim(mac(2), address, 200.0)
+    discovery.decline(mac(1), address, 201.0)
+    assert discovery.claim(mac(2), address, 202.0)
+    discovery.release(mac(1))
+    assert not discovery.claim(mac(3), address, 203.0)
+
+
 def test_an_address_that_is_taken_is_never_lent() -> None:
     discovery = fresh(FIRST, FIRST + 1)
     offers = {discovery.offer(mac(n), FOUR, 0.0) for n in range(5)}
