@@ -7,7 +7,7 @@ from dataclasses import replace
 
 import pytest
 
-from provisioner.api import FirmwareProfile, NodePool
+from provisioner.api import FirmwareProfile, Image, NodePool
 from provisioner.api.codec import encode
 from provisioner.api.errors import Refused
 from provisioner.api.meta import ObjectMeta
@@ -35,7 +35,10 @@ def measured(world: World, accounts: Accounts) -> Iterator[World]:
     """Its pool wants proof, its Image says what a TPM shows of it, and there are keys for challenges."""
     image = replace(measured_image(), metadata=ObjectMeta(name=world.name))
     world.admin.delete(of(type(image)), world.name)
-    world.admin.apply(encode(image), manager="tests")
+    applied = world.admin.apply(encode(image), manager="tests")
+    generation = applied["metadata"]["generation"]
+    said = [{**each, "observedGeneration": generation} for each in encode(image)["status"]["conditions"]]
+    world.admin.apply_status(Image, world.name, {"conditions": said}, manager="tests")
     world.admin.patch(of(NodePool), world.name, {"spec": {"attestation": "Required"}})
     KeyRotator(cluster=accounts.join).reconcile(SECRET_NAME)
     yield world
