@@ -51,7 +51,7 @@ def is_placeholder_serial(text: str) -> bool:
 
 def is_placeholder_uuid(uuid: str) -> bool:
     """The same of a system UUID; in either byte order."""
-    is_one_digit = len(set(uuid) - {"-"}) == 1
+    is_one_digit = _UUID.fullmatch(uuid.lower()) is not None and len(set(uuid) - {"-"}) == 1
     return is_one_digit or bool({uuid.lower(), normal_system_uuid(uuid)} & _PLACEHOLDER_UUIDS)
 
 
