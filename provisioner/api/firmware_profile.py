@@ -50,8 +50,9 @@ class FirmwareProfileSpec:
         default=False,
     )
     judged: tuple[int, ...] = described(
-        "Registers whose events must all be these, in their order: of 0, 1, 2, 3 and 7. Leave out those that differ "
-        "from server to server of the model, such as 1. The programs of 4 are always judged.",
+        "Registers whose events must all be these, in their order: of 0, 1, 2, 3 and 7. The programs of 4 are always "
+        "judged. To leave out one that differs from server to server of the model, copy the profile under a name of "
+        f"your own: one that is named {LEARNED_PREFIX}… and has another content than was learned does not count.",
         default=(),
         max_items=MAX_JUDGED,
         list_set=True,

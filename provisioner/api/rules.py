@@ -145,6 +145,10 @@ BMC_ADDRESS_RULES: Final = (
         f"self.matches('^https?://') || self.contains('@') || self.matches('^([a-z]+://)?{_BMC_HOST}/?$')",
         "the address of a BMC by IPMI is a host and perhaps a port: write it as ipmi://10.90.0.11",
     ),
+    Rule(
+        "!self.matches('^([a-z]+://)?[^][/@]*:[^][/@]*:')",
+        "an IPv6 address needs brackets: write the address of the BMC as https://[fd00::12], or ipmi://[fd00::12]",
+    ),
 )
 
 _IS_IPMI: Final = "self.protocol == 'IPMI'"

@@ -49,6 +49,21 @@ def read_list(parts: Iterator[bytes], take: Callable[[Object], object]) -> Objec
     return _ListReader(parts, take).read()
 
 
+def decode_shallow(text: str, levels: int) -> Any:
+    """JSON with null for every object and list below so many levels. Raises: ValueError if it is none."""
+    kept, begin, depth = [], 0, 0
+    for token in _NESTING.finditer(text):
+        if token[0] in "{[":
+            if depth == levels:
+                kept += [text[begin : token.start()], "null"]
+            depth += 1
+        elif token[0] in "}]":
+            depth -= 1
+            if depth == levels:
+                begin = token.end()
+    return json.loads("".join([*kept, text[begin:]]))
+
+
 def _give(value: Any, take: Callable[[Object], object]) -> None:
     try:
         take(value)

@@ -6,12 +6,12 @@ import json
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from http import HTTPStatus
-from typing import Any, Literal, cast
+from typing import Any, Final, Literal, cast
 
 import structlog
 
 from provisioner.api.errors import Retryable
-from provisioner.cluster.bounded_json import decoding
+from provisioner.cluster.bounded_json import decode_shallow, decoding
 from provisioner.cluster.failures import Expired
 from provisioner.cluster.transport import Stream
 
@@ -19,6 +19,9 @@ log = structlog.get_logger()
 
 ChangeType = Literal["ADDED", "MODIFIED", "DELETED", "BOOKMARK"]
 Object = dict[str, Any]
+
+_LEVELS: Final = 3
+"""A change, its object, the object's metadata."""
 
 
 @dataclass(frozen=True)
@@ -59,7 +62,7 @@ def read_changes(
 
 def _read_change(line: bytes, keep: Callable[[Object], Object | None]) -> Change:
     try:
-        message = json.loads(line)
+        message, is_whole = _decode(line)
         type_, object_ = message["type"], message["object"]
         if type_ == "ERROR":
             words = object_.get("message", "watch ended with an error")
@@ -69,15 +72,24 @@ def _read_change(line: bytes, keep: Callable[[Object], Object | None]) -> Change
         metadata = object_["metadata"]
         named = str(metadata.get("name") or ""), str(metadata.get("namespace") or "")
         version = str(metadata["resourceVersion"])
-    except RecursionError as error:
-        raise Expired("watch carried an object that is nested too deeply", after_seconds=0.0) from error
     except (ValueError, KeyError, TypeError, AttributeError) as error:
         raise Retryable(f"watch carried no change but {line[:200]!r}") from error
+    kept: Object | None = None
     try:
-        kept = keep(object_) if type_ in ("ADDED", "MODIFIED") else None
+        if type_ in ("ADDED", "MODIFIED") and is_whole:
+            kept = keep(object_)
     except RecursionError:
-        kept = None
+        is_whole = False
+    if not is_whole:
         log.warning(
             "object was left out", error="it is nested too deeply to be kept", name=named[0], namespace=named[1]
         )
     return Change(cast(ChangeType, type_), *named, version, kept)
+
+
+def _decode(line: bytes) -> tuple[Any, bool]:
+    """What the line says, and whether that is all of it. Raises: ValueError."""
+    try:
+        return json.loads(line), True
+    except RecursionError:
+        return decode_shallow(line.decode(), _LEVELS), False

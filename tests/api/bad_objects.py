@@ -162,6 +162,18 @@ BMCS = (
         ("a scheme, a host and perhaps a port and a path",),
     ),
     Row(
+        "an IPv6 address of a BMC without brackets",
+        server(bmc=bmc(address="https://fd00::12")),
+        server(bmc=bmc(address="https://[fd00::12]")),
+        ("an IPv6 address needs brackets", "https://[fd00::12]"),
+    ),
+    Row(
+        "an IPv6 address by IPMI without brackets",
+        server(bmc=ipmi(address="fd00::12")),
+        server(bmc=ipmi(address="[fd00::12]:623")),
+        ("an IPv6 address needs brackets", "ipmi://[fd00::12]"),
+    ),
+    Row(
         "a private key as certificate",
         server(bmc=bmc(certificate="-----BEGIN PRIVATE KEY-----\n")),
         server(bmc=bmc(certificate="-----BEGIN CERTIFICATE-----\n")),

@@ -280,7 +280,7 @@ def test_who_leads_next_knows_whose_the_addresses_are(shared: World) -> None:
     shared.lead()
     shared.change(VPC, "main", "red", cidrs=["10.2.0.0/24", "10.3.0.0/24"])
     shared.settle()
-    assert reached(shared, "green")
+    assert reached(shared, "green"), "the new leader has given the addresses to another one"
 
 
 def test_what_a_peer_changes_again_and_again_keeps_no_change_of_ours_waiting(

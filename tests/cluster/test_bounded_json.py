@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 
 from provisioner.cluster import bounded_json
-from provisioner.cluster.bounded_json import read_list
+from provisioner.cluster.bounded_json import decode_shallow, read_list
 
 ITEMS = [
     {"name": str(i), "text": 'a"\\{[ü😀' * (i % 50), "list": [{}, [], {"n": i / 7}] * (i % 5), "none": None}
@@ -77,6 +77,16 @@ def test_an_object_that_whoever_keeps_it_finds_too_deep_takes_no_other_one_along
     names = [{"name": name} for name in ("a", "deep", "b", "c")]
     read_list(parts(json.dumps({"items": names}), 7), keep)
     assert items == ["a", "b", "c"]
+
+
+def test_what_is_nested_is_decoded_down_to_a_level() -> None:
+    text = json.dumps({"a": {"b": [1, {"c": []}, "]}[{"], "d": []}, "e": 'x"{', "f": [[2], 3]})
+    assert decode_shallow(text, 1) == {"a": None, "e": 'x"{', "f": None}
+    assert decode_shallow(text, 2) == {"a": {"b": None, "d": None}, "e": 'x"{', "f": [None, 3]}
+    assert decode_shallow(text, 9) == json.loads(text)
+    assert decode_shallow('{"a": ' + "[" * 9000 + "]" * 9000 + ', "b": {}}', 2) == {"a": [None], "b": {}}
+    with pytest.raises(ValueError, match="Expecting"):
+        decode_shallow('{"a": ' + "[" * 9000, 2)
 
 
 def test_memory_is_that_of_one_object_however_many_there_are() -> None:

@@ -2,18 +2,21 @@
 
 from __future__ import annotations
 
+import json
+import queue
 import threading
 import time
 from collections.abc import Callable
 from typing import Any
 
 import pytest
+import requests
 
 from provisioner.cluster.changes import read_changes
 from provisioner.cluster.client import Cluster
 from provisioner.cluster.failures import Expired
 from provisioner.cluster.informer import Informer
-from provisioner.cluster.resources import CONFIG_MAPS
+from provisioner.cluster.resources import CONFIG_MAPS, ResourceType
 from provisioner.lab.control_plane.plane import ControlPlane
 from tests.cluster.fault_injecting_proxy import FaultInjectingProxy, Injected, Seen, status_body
 
@@ -162,6 +165,39 @@ def test_what_the_api_server_forgot_is_listed_again_and_the_differences_are_told
         (f"{unique}-new", None, "1"),
     ]
     assert len(lists_of(proxy.seen())) > lists_before
+
+
+def test_an_object_nested_too_deeply_is_left_out_and_the_watch_goes_on(
+    control_plane: ControlPlane, proxy: FaultInjectingProxy, faulty: Cluster, unique: str, stop: threading.Event
+) -> None:
+    kind = ResourceType("resource.k8s.io", "v1", "DeviceClass", "deviceclasses")
+    keys = control_plane.directory / "pki"
+
+    def put_class(name: str, depth: int) -> None:
+        """Parameters of a driver are free."""
+        spec = {"config": [{"opaque": {"driver": "example.com", "parameters": {"a": []}}}]}
+        metadata = {"name": f"{unique}-{name}", "labels": {"set": unique}}
+        body = {"apiVersion": kind.api_version, "kind": kind.kind, "metadata": metadata, "spec": spec}
+        answer = requests.patch(
+            f"{control_plane.server_url}{kind.collection()}/{metadata['name']}?fieldManager=test",
+            data=json.dumps(body).replace("[]", "[" * depth + "]" * depth),
+            headers={"Content-Type": "application/apply-patch+yaml"},
+            cert=(str(keys / "admin.crt"), str(keys / "admin.key")),
+            verify=str(keys / "ca.crt"),
+            timeout=GENEROUS_SECONDS,
+        )
+        assert answer.ok, answer.text
+
+    put_class("grows", 1)
+    informer = Informer(faulty, kind, label_selector=f"set={unique}")
+    told: queue.Queue[tuple[str, bool]] = queue.Queue()
+    informer.subscribe(lambda key, old, new: told.put((key.removeprefix(f"{unique}-"), new is not None)))
+    informer.start(stop)
+    assert told.get(timeout=GENEROUS_SECONDS) == ("grows", True)
+    for name, depth in (("deep", 2000), ("grows", 2000), ("deep", 2001), ("plain", 1)):
+        put_class(name, depth)
+    assert [told.get(timeout=GENEROUS_SECONDS) for _ in range(2)] == [("grows", False), ("plain", True)]
+    assert (len(lists_of(proxy.seen)), len(watches_of(proxy.seen)), informer.failures) == (1, 1, 0)
 
 
 def test_an_expired_watch_answers_410_in_status_or_in_the_stream(

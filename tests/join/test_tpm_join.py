@@ -9,7 +9,9 @@ from typing import Final
 import pytest
 
 from provisioner.api import FirmwareProfile, Image
+from provisioner.api.codec import encode
 from provisioner.api.conditions import find_condition
+from provisioner.api.meta import ObjectMeta
 from provisioner.api.server import PowerStatus
 from provisioner.attestation.endorsement import endorsement_key_sha256
 from provisioner.attestation.judge import Evidence
@@ -385,6 +387,21 @@ def test_firmware_that_changed_since_it_was_proved_is_refused_in_an_optional_poo
     assert isinstance(answer, Denied)
     assert answer.reason in ("FirmwareNotApproved", "FirmwareMismatch")
     assert "PCR 0" in answer.message
+
+
+def test_who_is_refused_because_an_approved_profile_was_edited_is_told_so() -> None:
+    """The registers that a learned profile judges were edited after the server had proved itself with it."""
+    agent, profile = Agent(), approved_firmware()
+    before = desk(agent)
+    assert is_handed_out(before.joins(agent))
+    edited = replace(profile, spec=replace(profile.spec, judged=(0,)))
+    before.cluster.objects["FirmwareProfile", profile.name] = encode(edited)
+    answer = before.joins(agent)
+    assert isinstance(answer, Denied)
+    assert f"FirmwareProfile {profile.name} has the content of learned-" in answer.message
+    kept = replace(edited, metadata=ObjectMeta(name="model-a"))
+    before.cluster.objects["FirmwareProfile", kept.name] = encode(kept)
+    assert is_handed_out(before.joins(agent))
 
 
 def test_an_update_of_the_firmware_is_learned_once_its_administrator_has_the_former_proof_forgotten() -> None:

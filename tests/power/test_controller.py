@@ -223,8 +223,8 @@ BY_IPMI: dict[str, Any] = {"protocol": "IPMI", "certificate": None, "bootMethod"
     [
         ({"credentialsName": "absent"}, "CredentialsMissing"),
         ({"systemID": "Blade7"}, "SystemNotFound"),
-        ({"address": "https://fd00::12"}, "AddressInvalid"),
-        ({**BY_IPMI, "address": "ipmi://fd00::12"}, "AddressInvalid"),
+        ({"address": "https://[fd00::12"}, "AddressInvalid"),
+        ({**BY_IPMI, "address": "ipmi://]fd00:12"}, "AddressInvalid"),
         ({**BY_IPMI, "address": "ipmi://10.90.0.11:66666"}, "AddressInvalid"),
     ],
 )

@@ -22,7 +22,7 @@ from typing import Final
 
 from tests.suite.costs import read_costs, render
 from tests.suite.processor_time import remove_empty_groups
-from tests.suite.recorder import FOLDER
+from tests.suite.recorder import FAILED, FOLDER
 from tests.suite.schedule import WORKERS
 from tests.tools import CACHE
 
@@ -62,7 +62,8 @@ def _run_pytest(folder: Path, marked: str, paths: Sequence[str]) -> int:
     remove_empty_groups()
     summary = [f"the run took {seconds / 60:.1f} minutes", *render(read_costs(folder))]
     (folder / "summary.txt").write_text("\n".join(summary) + "\n")
-    print("\n".join(summary), flush=True)
+    failed = folder / FAILED
+    print("\n".join(summary), *failed.read_text().splitlines() if failed.exists() else (), sep="\n", flush=True)
     return status
 
 

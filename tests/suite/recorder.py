@@ -17,8 +17,12 @@ from tests.suite.processor_time import start_meter
 
 FOLDER: Final = "TEST_REPORT"
 """Variable of the environment: the folder of the report; nothing is recorded without it."""
+FAILED: Final = "failed.txt"
+"""In the report of a run that failed: what failed, why, and how to repeat it."""
 MOST_REPEATED: Final = 10
 """Of more tests that failed, the files are named."""
+MOST_OF_A_REASON: Final = 300
+_REPORT: Final = pytest.StashKey[Path]()
 
 
 @dataclass
@@ -99,18 +103,31 @@ class Recorder:
 
 
 def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter, config: pytest.Config) -> None:
-    """End a run that failed with the command that repeats what failed, and where its files are."""
-    failed = dict.fromkeys(
-        report.nodeid for key in ("failed", "error") for report in terminalreporter.stats.get(key, ())
-    )
+    """End a run that failed with what failed and why, the command that repeats it, and where its files are."""
+    failed = {
+        report.nodeid: report for key in ("failed", "error") for report in terminalreporter.stats.get(key, ())
+    }  # fmt: skip
     if not failed or "PYTEST_XDIST_WORKER" in os.environ:
         return
     tests = [shlex.quote(test) for test in failed]
     shown = tests if len(tests) <= MOST_REPEATED else dict.fromkeys(test.partition("::")[0] for test in failed)
-    terminalreporter.section("repeat what failed")
+    lines = [f"{test}: {_reason(report)}" for test, report in list(failed.items())[:MOST_REPEATED]]
     if config.option.basetemp:
-        terminalreporter.write_line(f"files and logs of the failed tests are kept in {config.option.basetemp}")
-    terminalreporter.write_line(f'make test TESTS="{" ".join(shown)}"')
+        lines.append(f"files and logs of the failed tests are kept in {config.option.basetemp}")
+    lines.append(f'make test TESTS="{" ".join(shown)}"')
+    folder = config.stash.get(_REPORT, None)
+    if folder is not None:
+        (folder / FAILED).write_text("\n".join(lines) + "\n")
+        return
+    terminalreporter.section("repeat what failed")
+    for line in lines:
+        terminalreporter.write_line(line)
+
+
+def _reason(report: pytest.TestReport) -> str:
+    crash = getattr(report.longrepr, "reprcrash", None)
+    words = str(crash.message if crash is not None else report.longrepr).strip().splitlines()
+    return " ".join(words)[:MOST_OF_A_REASON]
 
 
 def pytest_configure(config: pytest.Config) -> None:
@@ -118,7 +135,7 @@ def pytest_configure(config: pytest.Config) -> None:
         return
     is_worker = "PYTEST_XDIST_WORKER" in os.environ
     is_controller = not is_worker and bool(getattr(config.option, "numprocesses", None))
-    folder = Path(os.environ[FOLDER])
+    folder = config.stash[_REPORT] = Path(os.environ[FOLDER])
     if is_worker or is_controller:
         from tests.suite.schedule import Scheduling
 

@@ -77,10 +77,25 @@ def test_the_start_of_a_shared_fixture_is_not_counted_as_its_first_test(
     assert "| fixture test_first.py::part |" in "\n".join(compare(costs, costs))
 
 
-def test_a_failure_ends_with_the_command_that_repeats_it(
-    ran: tuple[subprocess.CompletedProcess[str], Path],
-) -> None:
-    done, _ = ran
+def test_a_failure_is_explained_in_the_report(ran: tuple[subprocess.CompletedProcess[str], Path]) -> None:
+    done, report = ran
     assert done.returncode == 1
-    assert 'make test TESTS="test_second.py::test_that_fails"' in done.stdout
-    assert "are kept in" in done.stdout
+    why, kept, repeat = (report / "failed.txt").read_text().splitlines()
+    assert why == "test_second.py::test_that_fails: AssertionError: as it must assert 1 == 2"
+    assert "are kept in" in kept
+    assert repeat == 'make test TESTS="test_second.py::test_that_fails"'
+
+
+def test_a_failing_run_ends_with_what_failed_and_the_command_that_repeats_it(tmp_path: Path) -> None:
+    test = tmp_path / "test_second.py"
+    test.write_text(SECOND)
+    inherited = {name: value for name, value in os.environ.items() if not name.startswith(("PYTEST_", "TEST_"))}
+    inherited |= {"PYTEST_ADDOPTS": "-p tests.suite.recorder", "PROVISIONER_CACHE": str(tmp_path)}
+    done = subprocess.run(
+        [sys.executable, "-m", "tests.suite", str(test)],
+        env=inherited, cwd=ROOT, capture_output=True, text=True, check=False,
+    )  # fmt: skip
+    assert done.returncode == 1
+    why, _, repeat = done.stdout.splitlines()[-3:]
+    assert "test_that_fails: AssertionError: as it must" in why
+    assert repeat.startswith("make test TESTS=")

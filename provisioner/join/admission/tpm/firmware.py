@@ -42,9 +42,15 @@ def find_false_name(profile: FirmwareProfile) -> str | None:
         return None
     return (
         f"FirmwareProfile {profile.name} has the content of {expected}: somebody has changed or invented it; delete "
-        "it, and the next boot writes down what it measures (a profile of your own has a name that does not begin with "
-        f"{LEARNED_PREFIX})"
+        "it, and the next boot writes down what it measures (what you change yourself, keep under a name that does not "
+        f"begin with {LEARNED_PREFIX})"
     )
+
+
+def find_ignored(profiles: Iterable[FirmwareProfile]) -> str | None:
+    """Why the first of the profiles that were approved and count for nothing does not count; None if all count."""
+    whys = (find_false_name(each) for each in sorted(profiles, key=lambda each: each.name) if each.spec.approved)
+    return next((why for why in whys if why is not None), None)
 
 
 def measurements_of(profile: FirmwareProfile) -> FirmwareMeasurements:

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import cached_property
 from typing import Final
 
@@ -70,6 +70,7 @@ from provisioner.join.admission.tpm.firmware import (
     MAX_LEARNED_OF_STRANGERS,
     approved,
     find_false_name,
+    find_ignored,
     learned_profile,
 )
 from provisioner.join.admission.tpm.wire import Answer, TpmEvidence, challenge_to_wire, read_evidence
@@ -178,9 +179,12 @@ class TpmVerifier:
         if isinstance(outcome, EvidenceAccepted):
             counts = (outcome.tpm_reset_count, outcome.tpm_restart_count) if outcome.tpm_counts_are_true else None
             return shown.proven(outcome.firmware, outcome.firmware_digest, counts)
-        if outcome.reason in _UNKNOWN_FIRMWARE and not _was_proven(question.server):
+        if outcome.reason not in _UNKNOWN_FIRMWARE:
+            return _refused(outcome)
+        if not _was_proven(question.server):
             return shown.pending_firmware(outcome, image, profiles)
-        return _refused(outcome)
+        ignored = find_ignored(profiles)
+        return _refused(replace(outcome, message=f"{outcome.message}; {ignored}") if ignored is not None else outcome)
 
 
 @dataclass(frozen=True)
