@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import re
 import threading
+import time
 from collections import Counter
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -30,6 +31,8 @@ from tests.requests.counted import Counts, lists, table
 NEIGHBOURS, OTHERS = 3, 12
 ATTACH_AT_MOST = 2 + (NEIGHBOURS + 1) + 2 + 2 + 1  # claims, DPUNetworks, its own status, the VPC's, an Event
 RELEASE_AT_MOST = 2 * 3 + (NEIGHBOURS + 1) + 2  # a look, the mark and the end of two claims, DPUNetworks, the VPC's
+SLOWER = 5
+"""The controllers' clock, so that these agents confirm before a condition says that it is waited for them."""
 
 Counted = Counter[tuple[str, str, str]]
 
@@ -68,7 +71,9 @@ def fleet(control_plane: ControlPlane, cluster: Cluster, unique: str, tmp_path: 
     made = Fleet(site, counts)
     counted = counts.connect(kubeconfig_of(control_plane, tmp_path, of_account("network")))
     caches, recorder = SharedInformers(counted), EventRecorder(counted, "network-test")
-    controllers = build_network_controllers(counted, informers_of(caches), recorder)
+    controllers = build_network_controllers(
+        counted, informers_of(caches), recorder, monotonic=lambda: time.monotonic() / SLOWER
+    )
     caches.start(stop)
     threads = [threading.Thread(target=each.run, args=(stop,), daemon=True) for each in controllers]
     threads.append(threading.Thread(target=made.play_agents, args=(stop,), daemon=True))
