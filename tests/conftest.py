@@ -130,11 +130,17 @@ def binaries() -> Binaries:
 
 @pytest.fixture(scope="session")
 def control_plane(binaries: Binaries, tmp_path_factory: pytest.TempPathFactory) -> Iterator[ControlPlane]:
-    """A running control plane with the project's manifests in it."""
+    """A running control plane with the project's manifests in it. It shares two cores with emulated machines: whoever
+    connects to it is more patient than with a real one."""
+    from provisioner.cluster import transport
     from provisioner.cluster.client import Cluster
     from provisioner.lab.control_plane.plane import ControlPlane
 
-    with ControlPlane(tmp_path_factory.mktemp("control-plane"), binaries, node_grace="1h") as plane:
+    with (
+        pytest.MonkeyPatch.context() as patch,
+        ControlPlane(tmp_path_factory.mktemp("control-plane"), binaries, node_grace="1h") as plane,
+    ):
+        patch.setattr(transport, "CONNECT_SECONDS", 30.0)
         install(Cluster.connect(plane.kubeconfig))
         yield plane
 

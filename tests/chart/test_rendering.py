@@ -254,6 +254,8 @@ def test_the_archive_is_the_same_each_time_and_has_what_helm_packs(helm: Helm, t
     first, second = pack(tmp_path / "first"), pack(tmp_path / "second")
     assert first.name == f"provisioner-{__version__}.tgz"
     assert first.read_bytes() == second.read_bytes()
+    with tarfile.open(first) as tar:
+        assert {each.mtime for each in tar} == {315532800}, "1980: not that of a checkout"
     helm.run("package", HERE, "-d", tmp_path)
 
     def content(archive: Path) -> dict[str, bytes]:

@@ -197,7 +197,7 @@ def test_an_object_nested_too_deeply_is_left_out_and_the_watch_goes_on(
     for name, depth in (("deep", 2000), ("grows", 2000), ("deep", 2001), ("plain", 1)):
         put_class(name, depth)
     assert [told.get(timeout=GENEROUS_SECONDS) for _ in range(2)] == [("grows", False), ("plain", True)]
-    assert (len(lists_of(proxy.seen)), len(watches_of(proxy.seen)), informer.failures) == (1, 1, 0)
+    assert (len(lists_of(proxy.seen())), len(watches_of(proxy.seen())), informer.failures) == (1, 1, 0)
 
 
 def test_an_expired_watch_answers_410_in_status_or_in_the_stream(

@@ -139,7 +139,8 @@ def test_a_certificate_is_listed_by_itself_so_that_it_writes_and_the_one_before_
     wait_until(lambda: writes(earlier), "the kubelet writes")
     current = boots("order-2", samples.OTHER_KEY)
     wait_until(lambda: writes(current), "the next boot's kubelet writes")
-    assert not writes(earlier)
+    wait_until(lambda: not writes(earlier), "the list has come to the API server's authorizer")
+    assert writes(current)
     for account in ("approver", "authorizer", "controller"):  # whose rights on the list are Roles beside it
         assert world.admin.get(ROLES, f"provisioner-{account}", namespace=CREDENTIALS)["rules"]
 

@@ -65,7 +65,6 @@ def test_a_program_sees_its_binds_at_their_place_and_leaves_no_mount(tools: Tool
     (tmp_path / "file").write_text("from outside\n")
     (tmp_path / "hidden").write_text("not given")
     script = f"cat {tmp_path}/file; echo from inside > {tmp_path}/given/new; ls {tmp_path}; cat /etc/debian_version"
-    before = Path("/proc/self/mountinfo").read_text()
     ran = subprocess.run(
         tools.command(["sh", "-c", script], [tmp_path / "given", tmp_path / "file"]),
         capture_output=True,
@@ -78,7 +77,8 @@ def test_a_program_sees_its_binds_at_their_place_and_leaves_no_mount(tools: Tool
         assert "hidden" not in words
     assert words[-1].startswith("13."), "Debian trixie's own /etc"
     assert (tmp_path / "given" / "new").read_text() == "from inside\n"
-    assert Path("/proc/self/mountinfo").read_text() == before
+    places = {line.split()[4] for line in Path("/proc/self/mountinfo").read_text().splitlines()}
+    assert not [place for place in places if place.startswith((str(tools.root), str(tmp_path)))]
 
 
 def test_the_chroot_itself_cannot_be_written_to(tools: Tools) -> None:
