@@ -104,6 +104,7 @@ def test_with_a_selector_that_nobody_can_read_every_pod_may_be_a_job_and_it_is_s
     (said,) = rules.unknown
     assert said.startswith("NodePool gpu: spec.jobs.kubernetes.ignoredSelectors[0]: label selector 'app in (' is not")
     assert said.endswith("such as app=training,tier in (a,b),!debug")
+    assert is_job(pod(), job_rules(pool(selectors=("app in (",))))
 
 
 GANGS = {
