@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import json
+
 import pytest
 
 from provisioner.api.dpu_network import PortRule
@@ -12,7 +14,7 @@ from provisioner.network.agent.ports import read_port
 from provisioner.network.agent.rules.canonical import canonical
 from provisioner.network.agent.rules.domain import DomainDevices, domain_chains
 from provisioner.network.agent.rules.port import guarded_port, isolated_port
-from provisioner.network.agent.rules.security_group import mark_of
+from provisioner.network.agent.rules.security_group import egress_chain, mark_of
 from provisioner.network.agent.rules.tables import FAMILIES, read_tables, removal, replacement
 from provisioner.network.agent.rules.underlay import isolation_chains, underlay_chains
 from provisioner.network.agent.state import Chain, Hook
@@ -113,6 +115,45 @@ def test_the_number_of_a_rule_is_its_own_and_lasts() -> None:
         port("10.1.0.3", rules=[PortRule(direction="Ingress", action="Allow", stateful=True)])
     ).filters[0]
     assert mark_of(other_side) & 0x7FFF == 0 != mark_of(other_side)
+
+
+def values_of(chain: Chain, *fields: str) -> list[list[str]]:
+    """Of each rule that lets pass, what those fields of its packets must be, in words."""
+    passing = [json.loads(each.source) for each in chain.rules if "drop" not in each.source]
+    return [
+        [
+            json.dumps(its["match"]["right"])
+            for its in each
+            if its.get("match", {}).get("op") == "==" and its["match"]["left"].get("payload", {}).get("field") in fields
+        ]
+        for each in passing
+    ]
+
+
+def test_a_host_sends_by_its_own_addresses_alone() -> None:
+    """The kernel behind the port drops another one's too; this is before anything of the DPU sees it."""
+    guard = guarded_port(read_port(port("10.1.0.3", "fd00:1::3")), "pf0hpf")
+    sources = values_of(guard, "saddr", "saddr ip")
+    assert len(sources) >= 6
+    for of_rule in sources:
+        assert any("10.1.0.3" in source or "fd00:1::3" in source for source in of_rule), of_rule
+
+
+def test_ranges_of_ports_that_overlap_are_one_with_the_higher_end() -> None:
+    inner = PortRule(direction="Egress", action="Allow", protocol="TCP", ports=("80-90", "82-84", "91"))
+    assert values_of(egress_chain(read_port(port("10.1.0.3", rules=[inner]))), "dport") == [['{"range": [80, 91]}']]
+
+
+def test_connections_of_each_domain_have_a_zone_of_their_own() -> None:
+    stateful = PortRule(direction="Egress", action="Allow", stateful=True)
+    domains = [
+        DomainDevices(vni, ((read_port(port("10.1.0.3", vni=vni, rules=[stateful])), f"p{vni}"),), f"vx{vni}", ())
+        for vni in (1, 2, 1 + 0xFFFF, 1 + 2 * 0xFFFF)
+    ]
+    sources = domain_chains(domains, in_vrfs=True)[0]
+    zones = [its["mangle"]["value"] for each in sources.rules for its in json.loads(each.source) if "mangle" in its]
+    assert len(set(zones)) == len(domains)
+    assert all(1 <= zone <= 0xFFFF for zone in zones)
 
 
 EVERY_KIND_OF_RULE = [
