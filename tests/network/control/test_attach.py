@@ -163,6 +163,20 @@ def test_the_vni_of_a_vpc_that_is_gone_is_nobodys_until_every_dpu_that_had_it_ha
     assert world.attachment("blue", "a").status.forwarding_state == "Isolated"
 
 
+def test_a_vni_is_not_free_before_the_addresses_that_are_claimed_in_its_name(world: World) -> None:
+    """Its next VPC would find them taken. Here nobody gets to the attachment for a while."""
+    world.add(attachment("blue", "a", "s1"))
+    world.settle()
+    had, (address,) = vni(world, "blue"), world.attachment("blue", "a").status.addresses
+    world.controllers = [each for each in world.controllers if each.name != "network-attachments"]
+    world.remove(VPC, "main", "blue")
+    world.settle(40)
+    assert {f"vni-{had}", f"vni-{had}.{address}"} <= set(world.claims())
+    world.lead()
+    world.settle(40)
+    assert not [name for name in world.claims() if name.startswith(f"vni-{had}")]
+
+
 def test_a_dpu_that_never_confirmed_the_value_keeps_it_back_too(world: World) -> None:
     """It was told of it, and may have carried that out before it fell silent."""
     world.settle()
