@@ -23,6 +23,7 @@ OTHERS: Final[Mapping[str, str]] = {
     "provisioner/boot/host/image_slots.py": "what the kernel's `ip` says",
     "provisioner/boot/observe/trace/lines.py": "a line of nginx's log, of at most so many bytes",
     "provisioner/cli/service/manifests.py": "what the package has in it",
+    "provisioner/cluster/bounded_json.py": "the API server's answers, whose size is bounded",
     "provisioner/cluster/changes.py": "the API server's answers, whose size is bounded",
     "provisioner/cluster/failures.py": "the API server's answers, whose size is bounded",
     "provisioner/cluster/storage_migration.py": "the API server's answers, whose size is bounded",

@@ -10,7 +10,7 @@ from playwright.sync_api import Browser, ConsoleMessage, Page, sync_playwright
 
 from tests.tools import installed
 
-PATIENCE_MS: Final = 60_000
+PATIENCE_MS: Final = 180_000
 """For what must happen: a machine that is five times slower has it, too."""
 
 
