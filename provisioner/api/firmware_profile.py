@@ -1,4 +1,4 @@
-"""FirmwareProfile: what the firmware of a model of servers measures when it boots as it shall."""
+"""FirmwareProfile: measurements that the firmware of a model of servers is expected to leave in the TPM."""
 
 from __future__ import annotations
 

@@ -46,8 +46,8 @@ def find_false_name(profile: FirmwareProfile) -> str | None:
 def to_learn_again(name: str) -> str:
     """What to do about a profile with a false name where a machine waits for it."""
     return (
-        f"kubectl delete firmwareprofile {name}: the boot host writes it again, as measured, when the machine next asks "
-        f"to join (to keep your changes, copy it first under a name that does not begin with {LEARNED_PREFIX})"
+        f"kubectl delete firmwareprofile {name}: the boot host writes it again, as measured, when the machine next "
+        f"asks to join (to keep your changes, copy it first under a name that does not begin with {LEARNED_PREFIX})"
     )
 
 
