@@ -1,4 +1,4 @@
-"""FirmwareProfile: what the firmware of a model of servers measures when it boots as it shall."""
+"""FirmwareProfile: measurements that the firmware of a model of servers is expected to leave in the TPM."""
 
 from __future__ import annotations
 
@@ -14,6 +14,12 @@ LEARNED_PREFIX: Final = "learned-"
 MAX_EVENTS: Final = 512
 MAX_JUDGED: Final = 8
 _JUDGED: Final = "[0, 1, 2, 3, 7]"
+_CONTENT_STAYS: Final = " && ".join(
+    f"has(self.spec.{name}) == has(oldSelf.spec.{name}) && (!has(self.spec.{name}) || "
+    f"self.spec.{name} == oldSelf.spec.{name})"
+    for name in ("judged", "startupLocality", "events")
+)
+"""All that the name is the digest of; whether it is approved is none of it."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -52,7 +58,7 @@ class FirmwareProfileSpec:
     judged: tuple[int, ...] = described(
         "Registers whose events must all be these, in their order: of 0, 1, 2, 3 and 7. The programs of 4 are always "
         "judged. To leave out one that differs from server to server of the model, copy the profile under a name of "
-        f"your own: one that is named {LEARNED_PREFIX}… and has another content than was learned does not count.",
+        f"your own: one that is named {LEARNED_PREFIX}… cannot be changed, and counts only as it was learned.",
         default=(),
         max_items=MAX_JUDGED,
         list_set=True,
@@ -84,13 +90,20 @@ class FirmwareProfile(Resource):
         kind="FirmwareProfile",
         plural="firmwareprofiles",
         short="fwp",
-        description="What the firmware of servers measures into their TPMs when it is as it shall be.",
+        description="Measurements that the firmware of a model of servers is expected to leave in the TPM.",
         columns=(
             Column("Approved", ".spec.approved", type="boolean"),
             Column("Judged", ".spec.judged"),
             Column("Age", ".metadata.creationTimestamp", type="date"),
         ),
-        rules=(Rule("self.metadata.name.size() <= 63", "the name of a profile has at most 63 characters"),),
+        rules=(
+            Rule("self.metadata.name.size() <= 63", "the name of a profile has at most 63 characters"),
+            Rule(
+                f"!self.metadata.name.startsWith('{LEARNED_PREFIX}') || {_CONTENT_STAYS}",
+                "the name of a learned profile is the digest of its content, which cannot be changed: copy it under a "
+                f"name of your own that does not begin with {LEARNED_PREFIX}, and approve the copy",
+            ),
+        ),
     )
     metadata: ObjectMeta
     spec: FirmwareProfileSpec

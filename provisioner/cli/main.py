@@ -183,6 +183,7 @@ def kubectl() -> None:
     See:       status, why, explain (what it would boot), trace (its boot, live)
     Pools:     rollout start, status, pause, resume, undo, history, plan
     Tenants:   vpc attach, detach, quarantine, release, status, why
+    TPMs:      attestation approve, forget
     Other:     retry (checks before use), accept (new servers), shell (break-glass)
 
     Flags of kubectl (--context, --as, --kubeconfig) come after the command: kubectl hands none to a plugin. Completion:

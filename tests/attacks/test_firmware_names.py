@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import replace
+from datetime import UTC, datetime
 from pathlib import Path
 
 import pytest
@@ -16,13 +17,16 @@ from click.testing import CliRunner, Result
 from provisioner.api import FirmwareProfile, Server
 from provisioner.api.attestation import AttestationStatus, SeenMachine
 from provisioner.api.codec import encode, to_json
-from provisioner.api.errors import Conflict
+from provisioner.api.errors import Conflict, NotFound
 from provisioner.api.firmware_profile import FirmwareEvent
 from provisioner.api.meta import ObjectMeta
 from provisioner.api.server import ServerSpec
-from provisioner.cli.kubectl import attestation_command
-from provisioner.cli.kubectl.attestation_command import carry_out, decide_approval, read_profile
+from provisioner.cli.kubectl import attestation_command, learned_profile
+from provisioner.cli.kubectl.attestation_command import carry_out, decide_approval
+from provisioner.cli.kubectl.learned_profile import read_profile
 from provisioner.cli.main import kubectl
+from provisioner.cli.why.identity import identity
+from provisioner.cli.why.subject import read_subject
 from provisioner.cluster.client import Cluster
 from provisioner.cluster.resources import of
 from provisioner.join.admission.admit import NotYet
@@ -86,6 +90,8 @@ def test_a_machine_does_not_wait_for_the_approval_of_what_it_has_not_measured(li
     answer = desk.joins(agent)
     assert isinstance(answer, NotYet)
     assert f"FirmwareProfile {false.name} has the content of learned-" in answer.message
+    assert f"kubectl delete firmwareprofile {false.name}: the boot host writes it again" in answer.message
+    assert "attestation forget" not in answer.message
     attested = desk.server().status.attestation
     assert attested is not None
     assert attested.pending is not None
@@ -117,6 +123,10 @@ def approve(kubeconfig: Path, server: str) -> Result:
     return CliRunner().invoke(kubectl, ["attestation", "approve", *arguments])
 
 
+def why(cluster: Cluster, server: Server) -> str:
+    return "\n".join(identity(read_subject(cluster, server, None, datetime.now(UTC))))
+
+
 def is_approved(cluster: Cluster) -> bool:
     return cluster.read(FirmwareProfile, approved_firmware().name).spec.approved
 
@@ -132,6 +142,8 @@ def test_a_profile_with_the_name_of_another_content_is_not_approved(
     assert "somebody has changed or invented it" in said
     assert "kubectl delete firmwareprofile" in said
     assert not is_approved(cluster)
+    assert "somebody has changed or invented it" in why(cluster, waiting)
+    assert "attestation approve" not in why(cluster, waiting), "it would be refused"
     cluster.delete(of(FirmwareProfile), approved_firmware().name)
     written(cluster, approved_firmware())
     done = approve(administrator_kubeconfig, waiting.name)
@@ -141,10 +153,25 @@ def test_a_profile_with_the_name_of_another_content_is_not_approved(
 def test_a_profile_with_the_name_of_another_content_is_approved_without_the_digest(
     administrator_kubeconfig: Path, cluster: Cluster, waiting: Server, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(attestation_command, "find_false_name", lambda profile: None)
+    monkeypatch.setattr(learned_profile, "find_false_name", lambda profile: None)
     written(cluster, falsified(approved_firmware()))
     assert approve(administrator_kubeconfig, waiting.name).exit_code == 0
     assert is_approved(cluster)
+
+
+def test_who_approves_a_profile_that_was_deleted_reads_that_it_is_written_again(
+    administrator_kubeconfig: Path, cluster: Cluster, waiting: Server
+) -> None:
+    name = approved_firmware().name
+    refused = approve(administrator_kubeconfig, waiting.name)
+    assert refused.exit_code != 0
+    assert isinstance(refused.exception, NotFound)
+    for said in (str(refused.exception), why(cluster, waiting)):
+        assert f"FirmwareProfile {name} was deleted since the machine at Server {waiting.name} showed it" in said
+        assert "the boot host writes it again when the machine next asks to join" in said
+        assert "create it" not in said
+    written(cluster, approved_firmware())
+    assert f"attestation approve {waiting.name} --firmware {name}" in why(cluster, waiting)
 
 
 def test_a_profile_that_is_exchanged_between_the_look_and_the_approval_is_not_approved(
@@ -152,8 +179,8 @@ def test_a_profile_that_is_exchanged_between_the_look_and_the_approval_is_not_ap
 ) -> None:
     written(cluster, approved_firmware())
 
-    def then_exchanged(cluster: Cluster, name: str) -> FirmwareProfile:
-        found = read_profile(cluster, name)
+    def then_exchanged(cluster: Cluster, name: str, server: str) -> FirmwareProfile:
+        found = read_profile(cluster, name, server)
         cluster.delete(of(FirmwareProfile), name)
         written(cluster, falsified(approved_firmware()))
         return found

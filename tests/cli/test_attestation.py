@@ -50,6 +50,7 @@ def test_firmware_is_approved_only_if_asked_for() -> None:
         (showing(), OTHER, None, f"expected {OTHER}"),
         (showing(), None, "learned-1", "no FirmwareProfile was learned"),
         (showing(profile="learned-2"), None, "learned-1", "FirmwareProfile learned-2 .*, expected learned-1"),
+        (showing(), None, "learned-1", f"kubectl get server {server().name} .*status.attestation.pending"),
         (showing(registered=OTHER), None, None, f"is registered with endorsement key {OTHER}"),
     ],
 )
@@ -70,6 +71,11 @@ def test_why_says_what_waits_for_a_person_and_by_which_command() -> None:
     assert f"kubectl provision attestation approve {server().name}" in told
     assert "FirmwareProfile learned-1" in told
     assert list(identity(subject())) == []
+
+
+def test_why_names_no_command_that_is_refused() -> None:
+    waits = replace(subject(), server=showing(registered=SHOWN, profile="learned-1"), firmware_obstacle="was changed")
+    assert list(identity(waits)) == ["its firmware cannot be approved: was changed"]
 
 
 PROVED = AttestationStatus(

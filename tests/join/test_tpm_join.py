@@ -399,6 +399,8 @@ def test_who_is_refused_because_an_approved_profile_was_edited_is_told_so() -> N
     answer = before.joins(agent)
     assert isinstance(answer, Denied)
     assert f"FirmwareProfile {profile.name} has the content of learned-" in answer.message
+    assert f"kubectl provision attestation forget {before.server().name}" in answer.message
+    assert "the boot host writes it again" not in answer.message, "of a server with a proof nothing is learned"
     kept = replace(edited, metadata=ObjectMeta(name="model-a"))
     before.cluster.objects["FirmwareProfile", kept.name] = encode(kept)
     assert is_handed_out(before.joins(agent))

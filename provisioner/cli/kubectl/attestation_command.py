@@ -16,9 +16,9 @@ from provisioner.cli.kubectl import forgetting
 from provisioner.cli.kubectl.completion import complete_server
 from provisioner.cli.kubectl.connection import connection_of, connection_options
 from provisioner.cli.kubectl.failing import hinting_at
+from provisioner.cli.kubectl.learned_profile import read_profile
 from provisioner.cluster.client import Cluster
 from provisioner.cluster.resources import of
-from provisioner.join.admission.tpm.firmware import find_false_name
 from provisioner.rules.pool_of_server import next_pool_name
 
 MANAGER: Final = "provisioner-accept"
@@ -56,7 +56,8 @@ def decide_approval(server: Server, key: str | None, *, firmware: str | None) ->
         learned = "no FirmwareProfile" if seen.firmware_profile is None else f"FirmwareProfile {seen.firmware_profile}"
         raise Refused(
             f"{learned} was learned of the machine at Server {server.name}, expected {firmware}",
-            hint="look at what it shows: kubectl get firmwareprofiles; nothing was approved",
+            hint="what it shows is in status.attestation.pending of the Server: kubectl get server "
+            f"{server.name} -o jsonpath='{{.status.attestation.pending}}'; nothing was approved",
         )
     registered = server.spec.endorsement_key_sha256
     if registered not in (None, seen.endorsement_key_sha256) and key is None:
@@ -95,7 +96,7 @@ def approve(servers: tuple[str, ...], key: str | None, firmware: str | None, dry
     cluster = connection_of(options).open()
     read = [cluster.read(Server, name) for name in dict.fromkeys(servers)]
     decided = [(server, decide_approval(server, key, firmware=firmware)) for server in read]
-    profile = read_profile(cluster, firmware) if firmware is not None else None
+    profile = read_profile(cluster, firmware, read[0].name) if firmware is not None else None
     if profile is not None and not dry_run:
         _write(cluster, profile, {"approved": True})
     for server, approval in decided:
@@ -107,18 +108,9 @@ def approve(servers: tuple[str, ...], key: str | None, firmware: str | None, dry
 def carry_out(cluster: Cluster, server: Server, approval: Approval) -> None:
     """Write it. Raises: Conflict if an object changed since it was read, Refused for a profile with a false name."""
     if approval.profile is not None:
-        _write(cluster, read_profile(cluster, approval.profile), {"approved": True})
+        _write(cluster, read_profile(cluster, approval.profile, approval.server), {"approved": True})
     if approval.key is not None:
         _write(cluster, server, {"endorsementKeySHA256": approval.key})
-
-
-def read_profile(cluster: Cluster, name: str) -> FirmwareProfile:
-    """The profile to approve. Raises: Refused if its name is not that of its content."""
-    profile = cluster.read(FirmwareProfile, name)
-    false_name = find_false_name(profile)
-    if false_name is not None:
-        raise Refused(false_name, hint=f"kubectl delete firmwareprofile {name}; nothing was approved")
-    return profile
 
 
 def _write(cluster: Cluster, read: Server | FirmwareProfile, spec: dict[str, Any]) -> None:
@@ -180,7 +172,7 @@ def _next_pool(cluster: Cluster, server: Server) -> NodePool | None:
 def _show_forgotten(each: forgetting.Forgetting, *, dry_run: bool) -> None:
     done = "would be forgotten" if dry_run else "forgotten"
     if not each.is_any:
-        printer.say(f"Server {each.server.name}: nothing of it is on record")
+        printer.say(f"Server {each.server.name}: nothing to forget")
         return
     if each.record:
         printer.say(f"Server {each.server.name}: what it proved and showed {done}")

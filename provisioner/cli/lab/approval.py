@@ -1,4 +1,4 @@
-"""What an administrator decides once for each model of servers: that its firmware measures what it shall.
+"""What an administrator decides once for each model of servers: that its firmware is approved.
 
 The lab made the TPMs and the firmware itself, and registered the keys; so it approves what the first machine shows. A
 key that is not the registered one is never approved here.

@@ -58,7 +58,9 @@ def identity(subject: Subject) -> Iterable[str]:
                 f"a machine showed endorsement key {seen.endorsement_key_sha256}{by}; if it is its own: "
                 f"kubectl provision attestation approve {subject.server.name}"
             )
-        if seen.firmware_profile is not None:
+        if subject.firmware_obstacle is not None:
+            lines.append(f"its firmware cannot be approved: {clip(subject.firmware_obstacle, 600)}")
+        elif seen.firmware_profile is not None:
             lines.append(
                 f"its firmware is not approved: look at FirmwareProfile {seen.firmware_profile}, then: kubectl "
                 f"provision attestation approve {subject.server.name} --firmware {seen.firmware_profile}"

@@ -8,9 +8,10 @@ from datetime import datetime
 from typing import Any
 
 from provisioner.api import Maintenance, NodePool, Server
-from provisioner.api.errors import NotFound, Refused
+from provisioner.api.errors import Forbidden, NotFound, Refused
 from provisioner.api.maintenance import FINAL_PHASES, holding_maintenance
 from provisioner.cli.kubectl.filing import read_maintenances
+from provisioner.cli.kubectl.learned_profile import read_profile
 from provisioner.cluster.client import Cluster
 from provisioner.cluster.recent_events import RecentEvents, read_events
 from provisioner.cluster.resources import NODES
@@ -19,7 +20,8 @@ from provisioner.rules.pool_of_server import current_pool_name
 
 @dataclass(frozen=True, kw_only=True)
 class Subject:
-    """A server as the API server tells of it. events: the newest; None where they may not be read."""
+    """A server as the API server tells of it. events: the newest; None where they may not be read. firmware_obstacle:
+    why the firmware that the machine showed cannot be approved; None if it can, or if its profile was not read."""
 
     server: Server
     node: Mapping[str, Any] | None
@@ -27,6 +29,7 @@ class Subject:
     maintenances: tuple[Maintenance, ...]
     events: RecentEvents | None
     now: datetime
+    firmware_obstacle: str | None = None
 
     @property
     def current(self) -> Maintenance | None:
@@ -55,6 +58,7 @@ def read_subject(cluster: Cluster, server: Server, node: Mapping[str, Any] | Non
         maintenances=tuple(read_maintenances(cluster, server.name)),
         events=_events(cluster, server.name),
         now=now,
+        firmware_obstacle=_firmware_obstacle(cluster, server),
     )
 
 
@@ -70,6 +74,19 @@ def _pool(cluster: Cluster, server: Server) -> NodePool | None:
         return cluster.read(NodePool, named)
     except NotFound:
         return None
+
+
+def _firmware_obstacle(cluster: Cluster, server: Server) -> str | None:
+    attested = server.status.attestation
+    if attested is None or attested.pending is None or attested.pending.firmware_profile is None:
+        return None
+    try:
+        read_profile(cluster, attested.pending.firmware_profile, server.name)
+    except Forbidden:
+        return None
+    except (NotFound, Refused) as error:
+        return str(error)
+    return None
 
 
 def _events(cluster: Cluster, name: str) -> RecentEvents | None:

@@ -31,7 +31,10 @@ HONEST: Final[Mapping[str, tuple[str, ...]]] = {
         "test_an_honest_answer_is_read",
     ),
     "test_files_of_strangers": ("test_an_honest_list_is_read_with_its_aliases",),
-    "test_firmware_names": ("test_a_profile_whose_name_a_person_has_chosen_may_have_any_content",),
+    "test_firmware_names": (
+        "test_a_profile_whose_name_a_person_has_chosen_may_have_any_content",
+        "test_who_approves_a_profile_that_was_deleted_reads_that_it_is_written_again",
+    ),
     "test_forgotten_proof": (
         "test_an_administrator_has_a_proof_forgotten_which_is_on_record_and_the_key_stays",
         "test_the_registered_key_goes_with_it_if_that_is_said",

@@ -40,17 +40,30 @@ def find_false_name(profile: FirmwareProfile) -> str | None:
     expected = _learned_name(_measurements(profile, profile.spec.events))
     if profile.name == expected:
         return None
+    return f"FirmwareProfile {profile.name} has the content of {expected}: somebody has changed or invented it"
+
+
+def to_learn_again(name: str) -> str:
+    """What to do about a profile with a false name where a machine waits for it."""
     return (
-        f"FirmwareProfile {profile.name} has the content of {expected}: somebody has changed or invented it; delete "
-        "it, and the next boot writes down what it measures (what you change yourself, keep under a name that does not "
-        f"begin with {LEARNED_PREFIX})"
+        f"kubectl delete firmwareprofile {name}: the boot host writes it again, as measured, when the machine next "
+        f"asks to join (to keep your changes, copy it first under a name that does not begin with {LEARNED_PREFIX})"
     )
 
 
-def find_ignored(profiles: Iterable[FirmwareProfile]) -> str | None:
-    """Why the first of the profiles that were approved and count for nothing does not count; None if all count."""
-    whys = (find_false_name(each) for each in sorted(profiles, key=lambda each: each.name) if each.spec.approved)
-    return next((why for why in whys if why is not None), None)
+def to_prove_again(name: str, server: str) -> str:
+    """The same for a server that has proved its firmware before: nothing more is learned of it."""
+    return (
+        "approve a copy under a name of your own, or delete it and create it again with its former content, or delete "
+        f"it and have the server's proof forgotten: kubectl delete firmwareprofile {name}; kubectl provision "
+        f"attestation forget {server}"
+    )
+
+
+def find_ignored(profiles: Iterable[FirmwareProfile]) -> FirmwareProfile | None:
+    """The first by name of those that were approved and count for nothing, as they have a false name."""
+    approved_ones = (each for each in sorted(profiles, key=lambda each: each.name) if each.spec.approved)
+    return next((each for each in approved_ones if find_false_name(each) is not None), None)
 
 
 def measurements_of(profile: FirmwareProfile) -> FirmwareMeasurements:

@@ -72,6 +72,8 @@ from provisioner.join.admission.tpm.firmware import (
     find_false_name,
     find_ignored,
     learned_profile,
+    to_learn_again,
+    to_prove_again,
 )
 from provisioner.join.admission.tpm.wire import Answer, TpmEvidence, challenge_to_wire, read_evidence
 from provisioner.rules.bootability import is_measured
@@ -184,7 +186,10 @@ class TpmVerifier:
         if not _was_proven(question.server):
             return shown.pending_firmware(outcome, image, profiles)
         ignored = find_ignored(profiles)
-        return _refused(replace(outcome, message=f"{outcome.message}; {ignored}") if ignored is not None else outcome)
+        if ignored is None:
+            return _refused(outcome)
+        remedy = to_prove_again(ignored.name, question.server.name)
+        return _refused(replace(outcome, message=f"{outcome.message}; {find_false_name(ignored)}; {remedy}"))
 
 
 @dataclass(frozen=True)
@@ -291,7 +296,8 @@ class _Shown:
         is_stranger = reason == Reason.ENDORSEMENT_KEY_UNKNOWN.value
         false_name = find_false_name(present) if present is not None else None
         if false_name is not None:
-            return Pending(reason, message(None) if is_stranger else false_name, self._seen(None), seal=self._seal())
+            words = message(None) if is_stranger else f"{false_name}; {to_learn_again(learned.name)}"
+            return Pending(reason, words, self._seen(None), seal=self._seal())
         is_kept = present is not None or waiting < (MAX_LEARNED_OF_STRANGERS if is_stranger else MAX_LEARNED)
         name = learned.name if is_kept and not (present is not None and present.spec.approved) else None
         return Pending(
