@@ -132,7 +132,7 @@ def find_duplicates(entries: Iterable[Entry], existing: Iterable[Object]) -> tup
         key = (entry.kind, entry.name)
         if key in first_named:
             observed = f"{entry.kind} {entry.name} occurs again; it is on {first_named[key]} already"
-            mistakes.append(Mistake(entry.origin, observed, "each name once", "rename or remove one of them"))
+            mistakes.append(Mistake(entry.origin, observed, "each name once", _remedy_of_name(entry)))
             continue
         first_named[key] = entry.origin
         before = by_name.pop(key, {"spec": {}, "status": {}})
@@ -165,9 +165,27 @@ def _by_part(whole: Claim, claimed: list[tuple[Claim, _Holder]]) -> Iterator[tup
     yield from parts.items()
 
 
+_OF_NODES: Final = {
+    "serial number": "if it is that of a chassis with several nodes: --column chassis-serial-number=HEADER, and a "
+    "column Node Serial Number for their own",
+    "BMC address": "where one BMC serves several nodes by Redfish: add a column BMC System ID (spec.bmc.systemID)",
+}
+"""How the nodes of one chassis are told apart, by what they were taken to share."""
+
+
 def _remedy(claim: Claim, others: list[_Holder]) -> str:
     in_cluster = [other.name for other in others if other.origin is None]
+    remedy = f"correct the {claim.what} of one of them"
     if in_cluster:
         name = in_cluster[0].lower().replace(" ", "/")
-        return f"correct the {claim.what}, or if {in_cluster[0]} is gone: kubectl delete {name}"
-    return f"correct the {claim.what} of one of them"
+        remedy = f"correct the {claim.what}, or if {in_cluster[0]} is gone: kubectl delete {name}"
+    of_nodes = _OF_NODES.get(claim.what)
+    return f"{remedy}; {of_nodes}" if of_nodes and not claim.part else remedy
+
+
+def _remedy_of_name(entry: Entry) -> str:
+    """A row without a name is named after its place, or else its serial number."""
+    for field, words in (("position", "position"), ("serialNumber", "serial number")):
+        if str(entry.spec.get(field)).lower() == entry.name.removeprefix(f"{entry.spec.get('rackRef')}-"):
+            return f"correct the {words} of one of them, or remove it; for the nodes of one chassis add a column Name"
+    return "rename or remove one of them"

@@ -79,12 +79,24 @@ ONLY_ONE = [
 ]
 
 
+def of_nodes(what: str, value: str) -> str:
+    """What is said of the nodes of one chassis, beside the remedy for others."""
+    if what == "BMC address" and "(system" not in value:
+        return "; where one BMC serves several nodes by Redfish: add a column BMC System ID (spec.bmc.systemID)"
+    if what == "serial number":
+        return (
+            "; if it is that of a chassis with several nodes: --column chassis-serial-number=HEADER, and a column "
+            "Node Serial Number for their own"
+        )
+    return ""
+
+
 @pytest.mark.parametrize(("what", "one", "two", "value"), ONLY_ONE)
 def test_a_duplicate_within_the_file_names_both_lines(what: str, one: dict, two: dict, value: str) -> None:  # type: ignore[type-arg]
     mistakes = find_duplicates([entry("a", 2, **one), entry("c", 3), entry("b", 7, **two)], [])
     assert [str(mistake) for mistake in mistakes] == [
         f"r.csv:7: {what} {value} of Server a (r.csv:2) is also that of Server b (r.csv:7), "
-        f"expected one machine to have it; correct the {what} of one of them"
+        f"expected one machine to have it; correct the {what} of one of them{of_nodes(what, value)}"
     ]
 
 
@@ -93,7 +105,10 @@ def test_a_duplicate_of_an_object_in_the_cluster_names_it(what: str, one: dict, 
     existing = [stored("old", rackRef="r01", **{"bootMACAddress": "52:54:00:bb:00:01"} | two)]
     (mistake,) = find_duplicates([entry("a", 2, **one)], existing)
     assert mistake.observed == f"{what} {value} of Server a (r.csv:2) is also that of Server old (in the cluster)"
-    assert mistake.remedy == f"correct the {what}, or if Server old is gone: kubectl delete server/old"
+    assert (
+        mistake.remedy
+        == f"correct the {what}, or if Server old is gone: kubectl delete server/old{of_nodes(what, value)}"
+    )
 
 
 def test_an_allocated_address_is_taken() -> None:
@@ -115,6 +130,16 @@ def test_an_object_that_the_file_names_counts_as_it_will_be() -> None:
 def test_a_name_that_occurs_twice_is_refused() -> None:
     (mistake,) = find_duplicates([entry("a", 2), entry("a", 3)], [])
     assert str(mistake).startswith("r.csv:3: Server a occurs again; it is on r.csv:2 already")
+
+
+@pytest.mark.parametrize(
+    ("spec", "what"), [({"position": "u12"}, "position"), ({"serialNumber": "U12"}, "serial number")]
+)
+def test_a_name_that_was_made_of_what_nodes_share_is_to_be_given_in_a_column(spec: dict[str, str], what: str) -> None:
+    (mistake,) = find_duplicates([entry("r01-u12", line, **spec) for line in (2, 3)], [])
+    assert mistake.remedy == (
+        f"correct the {what} of one of them, or remove it; for the nodes of one chassis add a column Name"
+    )
 
 
 def test_three_claimants_are_all_named() -> None:

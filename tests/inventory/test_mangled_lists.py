@@ -62,6 +62,20 @@ def test_what_tells_nodes_apart_is_still_demanded(text: str, what: str) -> None:
     assert [mistake.observed.partition(" of Server a")[0] for mistake in mistakes] == [what]
 
 
+def test_the_remedies_for_one_serial_number_of_several_nodes_work() -> None:
+    text = f"Name,MAC,Serial\na,{ONE},S1\nb,{TWO},S1\n"
+    (mistake,) = find_duplicates(servers(text), [])
+    assert "--column chassis-serial-number=HEADER, and a column Node Serial Number" in mistake.remedy
+    packing_list, mistakes = read_csv(
+        text.replace("Serial\n", "Serial,Node Serial Number\n").replace("S1\nb", "S1,N1\nb"),
+        "r01.csv",
+        rack="r01",
+        columns={"chassisSerialNumber": "Serial"},
+    )
+    assert (mistakes, find_duplicates(packing_list.entries, [])) == ((), ())
+    assert [entry.spec.get("serialNumber") for entry in packing_list.entries] == ["N1", None]
+
+
 def test_the_serial_number_of_a_chassis_with_one_node_is_that_nodes() -> None:
     entries = servers(f"Name,MAC,Chassis Serial Number\na,{ONE},C1\nb,{TWO},C2\n")
     assert [entry.spec["serialNumber"] for entry in entries] == ["C1", "C2"]
