@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -76,6 +77,12 @@ ONLY_ONE = [
     ("BMC address", {"bmc": {"address": "https://b"}}, {"bmc": {"address": "https://b", "systemID": "1"}}, "b"),
     ("BMC address", {"bmc": {"address": "https://b", "systemID": "1"}}, {"bmc": {"address": "https://b/"}}, "b"),
     ("position", {"position": "u07"}, {"position": "u07"}, "u07 of rack r01"),
+    (
+        "position",
+        {"position": "u04", "serialNumber": "A4", "bmc": {"address": "https://10.90.7.4"}},
+        {"position": "u04", "serialNumber": "A5", "bmc": {"address": "https://10.90.7.5"}},
+        "u04 of rack r01",
+    ),
 ]
 
 
@@ -83,6 +90,11 @@ def of_nodes(what: str, value: str) -> str:
     """What is said of the nodes of one chassis, beside the remedy for others."""
     if what == "BMC address" and "(system" not in value:
         return "; where one BMC serves several nodes by Redfish: add a column BMC System ID (spec.bmc.systemID)"
+    if what == "position":
+        return (
+            "; if they are nodes of one chassis: add a column Chassis Serial Number (annotation "
+            "provisioner.dev/chassis-serial-number), or BMC System ID where they share a BMC"
+        )
     if what == "serial number":
         return (
             "; if it is that of a chassis with several nodes: --column chassis-serial-number=HEADER, and a column "
@@ -163,6 +175,46 @@ def test_what_may_be_shared_is_shared() -> None:
         )
         == ()
     )
+
+
+CHASSIS = "provisioner.dev/chassis-serial-number"
+
+
+@pytest.mark.parametrize(
+    ("chassis", "is_shared"),
+    [
+        (("C1", "C1", "c1"), True),
+        (("C1", "C1", "C2"), False),
+        (("C1", "C1", None), False),
+        (("Default string", "Default string", "Default string"), False),
+    ],
+)
+def test_a_place_is_shared_by_the_nodes_of_one_chassis_alone(
+    chassis: tuple[str | None, ...], *, is_shared: bool
+) -> None:
+    one, two, three = ({CHASSIS: serial} if serial else {} for serial in chassis)
+    entries = [
+        replace(entry("a", 2, position="u1", serialNumber="A"), annotations=one),
+        replace(entry("b", 3, position="u1", serialNumber="B"), annotations=two),
+    ]
+    old = stored("c", rackRef="r01", position="u1", serialNumber="C")
+    old["metadata"]["annotations"] = three
+    mistakes = find_duplicates(entries, [old])
+    assert [mistake.observed for mistake in mistakes] == (
+        []
+        if is_shared
+        else [
+            "position u1 of rack r01 of Server a (r.csv:2) is also that of Server b (r.csv:3), "
+            "Server c (in the cluster)"
+        ]
+    )
+
+
+def test_a_server_that_a_file_names_stays_in_its_chassis() -> None:
+    old = stored("a", rackRef="r01", position="u1")
+    old["metadata"]["annotations"] = {CHASSIS: "C1"}
+    entries = [entry("a", 2), replace(entry("b", 3, position="u1"), annotations={CHASSIS: "C1"})]
+    assert find_duplicates(entries, [old]) == ()
 
 
 def test_two_systems_in_the_cluster_are_not_reported_for_a_file_that_names_a_third() -> None:
