@@ -108,12 +108,19 @@ UUID_RULES: Final = (
     ),
 )
 
-DIGEST_RULES: Final = (
-    Rule(
-        "self.matches('^sha256:[0-9a-f]{64}$')",
-        "a digest is sha256: and 64 lower-case hexadecimal digits: copy it from the image's manifest",
-    ),
-)
+
+def digest_rules(source: str) -> tuple[Rule, ...]:
+    """`source`: where a person finds the digest."""
+    return (
+        Rule(
+            "self.matches('^sha256:[0-9a-f]{64}$')",
+            f"a digest is sha256: and 64 lower-case hexadecimal digits: copy it from {source}",
+        ),
+    )
+
+
+DIGEST_RULES: Final = digest_rules("the image's manifest")
+ENDORSEMENT_KEY_RULES: Final = digest_rules("the packing list, or from kubectl provision attestation")
 
 # The URL ends up in an iPXE script and on a kernel command line: nothing that either of them interprets may be in it.
 PLAIN_URL_RULES: Final = (
@@ -130,6 +137,34 @@ PLAIN_URL_RULES: Final = (
 )
 
 _BMC_HOST: Final = "[][A-Za-z0-9.:-]+"
+_IS_UNKNOWN_SCHEME: Final = "{0}.contains('://') && !{0}.matches('^(https?|ipmi)://')"
+_LACKS_BRACKETS: Final = "{0}.matches('^((https?|ipmi)://)?[^][/@]*:[^][/@]*:')"
+
+
+def _written(address: str, *parts: str, example: str) -> str:
+    """CEL for how to write an address: the host that it names behind each of `parts`; `example` if it names none.
+
+    It cuts by substring() alone, whose result the API server knows to be no longer than what it was cut from: by
+    find() or split() the expression would exceed the cost that a rule may have.
+    """
+    begin = f"({address}.contains('://') ? {address}.indexOf('://') + 3 : 0)"
+    authority = f"({address} + '/').substring({begin}, ({address} + '/').indexOf('/', {begin}))"
+    host = (
+        "isIP(h) && ip(h).family() == 6 ? '[' + h + ']' : "
+        "h.matches('^[[][0-9A-Fa-f:.]+[]]') ? h.substring(0, h.indexOf(']') + 1) : "
+        "h.matches('^[A-Za-z0-9.-]+(:[^:]*)?$') ? (h + ':').substring(0, (h + ':').indexOf(':')) : ''"
+    )
+    written = " + ".join(f"{part} + h" for part in parts)
+    return f"[{authority}].map(h, {host}).map(h, h == '' ? 'such as {example}' : 'write ' + {written})[0]"
+
+
+_BY_REDFISH: Final = "(self.startsWith('http://') ? 'http://' : 'https://')"
+_BY_EITHER: Final = _written(
+    "self",
+    _BY_REDFISH,
+    "', or with protocol IPMI ipmi://'",
+    example="https://10.90.0.11, or with protocol IPMI ipmi://10.90.0.11",
+)
 BMC_ADDRESS_RULES: Final = (
     Rule(
         "!self.contains('@')",
@@ -137,25 +172,40 @@ BMC_ADDRESS_RULES: Final = (
         "put them into a Secret and name it in credentialsName",
     ),
     Rule(
+        f"self.contains('@') || !({_IS_UNKNOWN_SCHEME.format('self')})",
+        "the scheme of a BMC's address is https://, http:// or, with protocol IPMI, ipmi://, in lower case",
+        expression="'BMC address \\'' + self + '\\' has a scheme that is none of https://, http:// and ipmi://, in "
+        f"lower case: ' + {_BY_EITHER}",
+    ),
+    Rule(
         "!self.matches('^https?://') || self.contains('@') || "
         f"self.matches('^https?://{_BMC_HOST}(/[A-Za-z0-9._~/-]*)?$')",
-        "the address of a BMC is a scheme, a host and perhaps a port and a path: write it as https://10.90.0.11",
+        "the address of a BMC is a scheme, a host and perhaps a port and a path: such as https://10.90.0.11",
+        expression="'the address of a BMC is a scheme, a host and perhaps a port and a path: ' + "
+        + _written("self", _BY_REDFISH, example="https://10.90.0.11"),
     ),
     Rule(
-        f"self.matches('^https?://') || self.contains('@') || self.matches('^([a-z]+://)?{_BMC_HOST}/?$')",
-        "the address of a BMC by IPMI is a host and perhaps a port: write it as ipmi://10.90.0.11",
+        f"!self.startsWith('ipmi://') || self.contains('@') || self.matches('^ipmi://{_BMC_HOST}/?$')",
+        "the address of a BMC by IPMI is a host and perhaps a port: such as ipmi://10.90.0.11",
+        expression="'the address of a BMC by IPMI is a host and perhaps a port: ' + "
+        + _written("self", "'ipmi://'", example="ipmi://10.90.0.11"),
     ),
     Rule(
-        "!self.matches('^([a-z]+://)?[^][/@]*:[^][/@]*:')",
-        "an IPv6 address needs brackets: write the address of the BMC as https://[fd00::12], or ipmi://[fd00::12]",
+        f"!{_LACKS_BRACKETS.format('self')}",
+        "an IPv6 address needs brackets: such as https://[fd00::12], or with protocol IPMI ipmi://[fd00::12]",
+        expression=f"'an IPv6 address needs brackets: ' + {_BY_EITHER}",
     ),
 )
 
 _IS_IPMI: Final = "self.protocol == 'IPMI'"
+_IS_REFUSED_ALREADY: Final = (
+    f"self.address.contains('@') || {_LACKS_BRACKETS.format('self.address')} || self.address.contains('://') && "
+    f"!self.address.matches('^(https?://|ipmi://{_BMC_HOST}/?$)')"
+)
 BMC_PROTOCOL_RULES: Final = (
     Rule(
-        f"{_IS_IPMI} || self.address.contains('@') || self.address.matches('^https?://')",
-        "the address of a BMC needs its scheme: write it as https://10.90.0.11",
+        f"{_IS_IPMI} || self.address.matches('^https?://') || {_IS_REFUSED_ALREADY}",
+        "the address of a BMC needs its scheme, such as https://10.90.0.11",
         field=".address",
         expression=(
             "'BMC address \\'' + self.address + '\\' ' + (self.address.startsWith('ipmi://') ? "
@@ -164,12 +214,13 @@ BMC_PROTOCOL_RULES: Final = (
         ),
     ),
     Rule(
-        f"!({_IS_IPMI}) || self.address.contains('@') || self.address.matches('^(ipmi://)?{_BMC_HOST}/?$')",
+        f"!({_IS_IPMI}) || self.address.matches('^(ipmi://)?{_BMC_HOST}/?$') || {_IS_REFUSED_ALREADY}",
         "protocol IPMI needs an address such as ipmi://10.90.0.11",
         field=".address",
         expression=(
-            "'BMC address \\'' + self.address + '\\' is not for protocol IPMI: write ipmi://10.90.0.11' + "
-            "(self.address.startsWith('http') ? ', or set protocol to Redfish' : '')"
+            "'BMC address \\'' + self.address + '\\' is not for protocol IPMI: ' + "
+            + _written("self.address", "'ipmi://'", example="ipmi://10.90.0.11")
+            + " + (self.address.startsWith('http') ? ', or set protocol to Redfish' : '')"
         ),
     ),
     Rule(

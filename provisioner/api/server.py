@@ -17,7 +17,7 @@ from provisioner.api.meta import ObjectMeta, Resource
 from provisioner.api.rules import (
     BMC_ADDRESS_RULES,
     BMC_PROTOCOL_RULES,
-    DIGEST_RULES,
+    ENDORSEMENT_KEY_RULES,
     IPV4_RULES,
     LABEL_PATTERN,
     LABEL_RULES,
@@ -267,7 +267,7 @@ class ServerSpec:
         "have the same. Only the machine whose TPM holds the key joins as this server then.",
         default=None,
         max_length=71,
-        rules=DIGEST_RULES,
+        rules=ENDORSEMENT_KEY_RULES,
     )
     dpu: DPU | None = described(
         "Set of a BlueField card in another server: what enforces the networks of that server's tenants. It boots, "

@@ -18,6 +18,9 @@ from provisioner.inventory.lists.entries import Entry, Mistake, Origin
 
 Object = Mapping[str, Any]
 
+CHASSIS_ANNOTATION: Final = "provisioner.dev/chassis-serial-number"
+"""On a Server that is one of several nodes of a chassis."""
+
 SYSTEM_UUID: Final = "system UUID"
 _USUAL_PORTS: Final = {"https": 443, "ipmi": 623}
 _PORTS: Final = {**_USUAL_PORTS, "http": 80}
@@ -26,20 +29,24 @@ _PORTS: Final = {**_USUAL_PORTS, "http": 80}
 class Claim(NamedTuple):
     """Something that at most one machine has: `("MAC address", "52:54:00:12:34:56")`.
 
-    Of what has parts, such as a BMC of several systems or a place of several nodes, `part` claims one of them, and an
-    empty one claims all.
+    Of what has parts, such as a BMC of several systems, `part` claims one of them, and an empty one claims all.
+    `together`: machines that have one of these in common may have the value together, as the nodes of one chassis their
+    place in the rack.
     """
 
     what: str
     value: str
     part: str = ""
+    together: frozenset[str] = frozenset()
 
     @property
     def whole(self) -> Claim:
-        return self._replace(part="")
+        return self._replace(part="", together=frozenset())
 
     def clashes(self, other: Claim) -> bool:
         """Whether two machines cannot make these claims."""
+        if self.together & other.together:
+            return False
         either_is_whole = not self.part or not other.part
         return self.whole == other.whole and (either_is_whole or self.part == other.part)
 
@@ -48,9 +55,11 @@ class Claim(NamedTuple):
         return f"{self.what} {self.value}" + (f" ({part})" if part else "")
 
 
-def claims_of(spec: Object, status: Object | None = None) -> Iterator[Claim]:
-    """Everything unique that a Server claims, by the JSON of its spec and status. Cards are numbered apart from the
-    servers in which they sit."""
+def claims_of(
+    spec: Object, status: Object | None = None, annotations: Mapping[str, str] | None = None
+) -> Iterator[Claim]:
+    """Everything unique that a Server claims, by the JSON of its spec, status and annotations. Cards are numbered
+    apart from the servers in which they sit."""
     bmc = spec.get("bmc") or {}
     # One BMC may serve several systems of a chassis. Without a systemID it is whichever one the BMC has.
     system = f"system {bmc['systemID']}" if bmc.get("systemID") else ""
@@ -74,10 +83,11 @@ def claims_of(spec: Object, status: Object | None = None) -> Iterator[Claim]:
     if bmc.get("address"):
         yield Claim("BMC address", bmc_endpoint(bmc["address"]), system)
     if spec.get("position") and spec.get("rackRef") and not spec.get("dpu"):
-        # Nodes of one chassis share its place; what tells them apart is a serial number or a BMC of their own.
-        is_own = bool(serial) and not is_placeholder_serial(serial)
-        node = serial.upper() if is_own else "/".join(filter(None, (bmc.get("address"), system)))
-        yield Claim("position", f"{spec['position']} of rack {spec['rackRef']}", f"node {node}" if node else "")
+        chassis = (annotations or {}).get(CHASSIS_ANNOTATION) or ""
+        is_known = bool(chassis) and not is_placeholder_serial(chassis)
+        together = [f"chassis {chassis.upper()}"] if is_known else []
+        together += [f"BMC {bmc_endpoint(bmc['address'])}"] if bmc.get("address") else []
+        yield Claim("position", f"{spec['position']} of rack {spec['rackRef']}", together=frozenset(together))
 
 
 def system_uuid_claim(uuid: str) -> Claim:
@@ -132,16 +142,17 @@ def find_duplicates(entries: Iterable[Entry], existing: Iterable[Object]) -> tup
         key = (entry.kind, entry.name)
         if key in first_named:
             observed = f"{entry.kind} {entry.name} occurs again; it is on {first_named[key]} already"
-            mistakes.append(Mistake(entry.origin, observed, "each name once", "rename or remove one of them"))
+            mistakes.append(Mistake(entry.origin, observed, "each name once", _remedy_of_name(entry)))
             continue
         first_named[key] = entry.origin
-        before = by_name.pop(key, {"spec": {}, "status": {}})
+        before = by_name.pop(key, {"metadata": {}, "spec": {}, "status": {}})
+        annotations = {**(before["metadata"].get("annotations") or {}), **entry.annotations}
         holder = _Holder(f"{entry.kind} {entry.name}", str(entry.origin), entry.origin)
-        for claim in claims_of({**before["spec"], **entry.spec}, before.get("status")):
+        for claim in claims_of({**before["spec"], **entry.spec}, before.get("status"), annotations):
             holders[claim.whole].append((claim, holder))
     for (kind, name), body in by_name.items():
         if not is_waiting_stranger(body):
-            for claim in claims_of(body["spec"], body.get("status")):
+            for claim in claims_of(body["spec"], body.get("status"), body["metadata"].get("annotations")):
                 if claim.whole in holders:
                     holders[claim.whole].append((claim, _Holder(f"{kind} {name}", "in the cluster", None)))
     for whole, claimed in holders.items():
@@ -155,7 +166,10 @@ def find_duplicates(entries: Iterable[Entry], existing: Iterable[Object]) -> tup
 
 
 def _by_part(whole: Claim, claimed: list[tuple[Claim, _Holder]]) -> Iterator[tuple[Claim, list[_Holder]]]:
-    """Who clashes with each other: all, where somebody claims the whole, and otherwise those of the same part."""
+    """Who clashes with each other: nobody, where all may have it together; all, where somebody claims the whole; and
+    otherwise those of the same part."""
+    if frozenset.intersection(*(claim.together for claim, _ in claimed)):
+        return
     if any(not claim.part for claim, _ in claimed):
         yield whole, [holder for _, holder in claimed]
         return
@@ -165,9 +179,29 @@ def _by_part(whole: Claim, claimed: list[tuple[Claim, _Holder]]) -> Iterator[tup
     yield from parts.items()
 
 
+_OF_NODES: Final = {
+    "position": "if they are nodes of one chassis: add a column Chassis Serial Number (annotation "
+    f"{CHASSIS_ANNOTATION}), or BMC System ID where they share a BMC",
+    "serial number": "if it is that of a chassis with several nodes: --column chassis-serial-number=HEADER, and a "
+    "column Node Serial Number for their own",
+    "BMC address": "where one BMC serves several nodes by Redfish: add a column BMC System ID (spec.bmc.systemID)",
+}
+"""How the nodes of one chassis are told apart, by what they were taken to share."""
+
+
 def _remedy(claim: Claim, others: list[_Holder]) -> str:
     in_cluster = [other.name for other in others if other.origin is None]
+    remedy = f"correct the {claim.what} of one of them"
     if in_cluster:
         name = in_cluster[0].lower().replace(" ", "/")
-        return f"correct the {claim.what}, or if {in_cluster[0]} is gone: kubectl delete {name}"
-    return f"correct the {claim.what} of one of them"
+        remedy = f"correct the {claim.what}, or if {in_cluster[0]} is gone: kubectl delete {name}"
+    of_nodes = _OF_NODES.get(claim.what)
+    return f"{remedy}; {of_nodes}" if of_nodes and not claim.part else remedy
+
+
+def _remedy_of_name(entry: Entry) -> str:
+    """A row without a name is named after its place, or else its serial number."""
+    for field, words in (("position", "position"), ("serialNumber", "serial number")):
+        if str(entry.spec.get(field)).lower() == entry.name.removeprefix(f"{entry.spec.get('rackRef')}-"):
+            return f"correct the {words} of one of them, or remove it; for the nodes of one chassis add a column Name"
+    return "rename or remove one of them"

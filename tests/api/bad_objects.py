@@ -125,7 +125,8 @@ SERVERS = (
         "an endorsement key without its algorithm",
         server(endorsementKeySHA256="9f" * 32),
         server(endorsementKeySHA256="sha256:" + "9f" * 32),
-        ("a digest is sha256:",),
+        ("a digest is sha256:", "from the packing list, or from kubectl provision attestation"),
+        unsaid=("manifest",),
     ),
     Row(
         "a new MAC address while accepted",
@@ -139,9 +140,27 @@ SERVERS = (
 BMCS = (
     Row(
         "a BMC without scheme",
-        server(bmc=bmc(address="10.90.0.11")),
-        server(bmc=bmc()),
-        ("needs its scheme", "write https://10.90.0.11"),
+        server(bmc=bmc(address="10.90.0.4/redfish/v1")),
+        server(bmc=bmc(address="https://10.90.0.4/redfish/v1")),
+        ("needs its scheme: write https://10.90.0.4/redfish/v1",),
+        unsaid=("by IPMI",),
+    ),
+    *(
+        Row(
+            f"a BMC by {scheme}",
+            server(bmc=kind(address=f"{scheme}://10.90.0.4/a")),
+            server(bmc=kind(address=good)),
+            (
+                "none of https://, http:// and ipmi://",
+                "write https://10.90.0.4, or with protocol IPMI ipmi://10.90.0.4",
+            ),
+            unsaid=("needs its scheme", "perhaps a port", "is not for", "10.90.0.11"),
+        )
+        for scheme, kind, good in (
+            ("ftp", bmc, "https://10.90.0.4"),
+            ("HTTPS", bmc, "https://10.90.0.4"),
+            ("IPMI", ipmi, "ipmi://10.90.0.4"),
+        )
     ),
     Row(
         "a BMC by plain HTTP",
@@ -159,19 +178,37 @@ BMCS = (
         "a space in a BMC's address",
         server(bmc=bmc(address="https://10.90.0.11/a b")),
         server(bmc=bmc(address="https://[fd00::11]:8443/redfish")),
-        ("a scheme, a host and perhaps a port and a path",),
+        ("a scheme, a host and perhaps a port and a path: write https://10.90.0.11",),
     ),
     Row(
-        "an IPv6 address of a BMC without brackets",
-        server(bmc=bmc(address="https://fd00::12")),
-        server(bmc=bmc(address="https://[fd00::12]")),
-        ("an IPv6 address needs brackets", "https://[fd00::12]"),
+        "no host in a BMC's address",
+        server(bmc=bmc(address="https://")),
+        server(bmc=bmc()),
+        ("such as https://10.90.0.11",),
+    ),
+    *(
+        Row(
+            f"an IPv6 address of a BMC without brackets: {address}",
+            server(bmc=kind(address=address)),
+            server(bmc=kind(address=good)),
+            (f"an IPv6 address needs brackets: write {https}://[fd00::12], or with protocol IPMI ipmi://[fd00::12]",),
+            unsaid=("needs its scheme", "is for IPMI", "is not for"),
+        )
+        for address, kind, good, https in (
+            ("https://fd00::12", bmc, "https://[fd00::12]", "https"),
+            ("http://fd00::12/redfish", bmc, "https://[fd00::12]/redfish", "http"),
+            ("fd00::12", bmc, "https://[fd00::12]", "https"),
+            ("ipmi://fd00::12", bmc, "https://[fd00::12]", "https"),
+            ("fd00::12", ipmi, "[fd00::12]:623", "https"),
+            ("ipmi://fd00::12", ipmi, "ipmi://[fd00::12]", "https"),
+            ("https://fd00::12", ipmi, "ipmi://[fd00::12]", "https"),
+        )
     ),
     Row(
-        "an IPv6 address by IPMI without brackets",
-        server(bmc=ipmi(address="fd00::12")),
-        server(bmc=ipmi(address="[fd00::12]:623")),
-        ("an IPv6 address needs brackets", "ipmi://[fd00::12]"),
+        "an address with colons that is none",
+        server(bmc=bmc(address="https://fd00::zz")),
+        server(bmc=bmc()),
+        ("an IPv6 address needs brackets: such as https://10.90.0.11",),
     ),
     Row(
         "a private key as certificate",
@@ -187,9 +224,9 @@ BMCS = (
     ),
     Row(
         "a Redfish address by IPMI",
-        server(bmc=ipmi(address="https://10.90.0.11")),
-        server(bmc=ipmi(address="10.90.0.11:6230")),
-        ("'https://10.90.0.11' is not for protocol IPMI", "write ipmi://10.90.0.11, or set protocol to Redfish"),
+        server(bmc=ipmi(address="https://10.90.0.4:8443/redfish")),
+        server(bmc=ipmi(address="10.90.0.4:6230")),
+        ("is not for protocol IPMI: write ipmi://10.90.0.4, or set protocol to Redfish",),
     ),
     Row(
         "an IPMI address by Redfish",
@@ -205,9 +242,10 @@ BMCS = (
     ),
     Row(
         "a path in an IPMI address",
-        server(bmc=ipmi(address="ipmi://10.90.0.11/redfish")),
+        server(bmc=ipmi(address="ipmi://10.90.0.4/redfish")),
         server(bmc=ipmi(address="ipmi://bmc-u11.example.net")),
-        ("a host and perhaps a port",),
+        ("a host and perhaps a port: write ipmi://10.90.0.4",),
+        unsaid=("is not for",),
     ),
     Row(
         "a certificate by IPMI",

@@ -44,6 +44,7 @@ def test_a_bad_object_is_refused_in_helpful_words_and_its_good_twin_is_not(
     with pytest.raises(Refused) as refusal:
         _offer(cluster, _named(row.bad, unique), new=row.before is None)
     assert [words for words in row.words if words not in str(refusal.value)] == [], str(refusal.value)
+    assert [words for words in row.unsaid if words in str(refusal.value)] == [], str(refusal.value)
 
     accepted = cluster.apply(_named(row.good, unique), manager=MANAGER, dry_run=True)
     assert accepted["kind"] == row.good["kind"]

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -76,7 +77,30 @@ ONLY_ONE = [
     ("BMC address", {"bmc": {"address": "https://b"}}, {"bmc": {"address": "https://b", "systemID": "1"}}, "b"),
     ("BMC address", {"bmc": {"address": "https://b", "systemID": "1"}}, {"bmc": {"address": "https://b/"}}, "b"),
     ("position", {"position": "u07"}, {"position": "u07"}, "u07 of rack r01"),
+    (
+        "position",
+        {"position": "u04", "serialNumber": "A4", "bmc": {"address": "https://10.90.7.4"}},
+        {"position": "u04", "serialNumber": "A5", "bmc": {"address": "https://10.90.7.5"}},
+        "u04 of rack r01",
+    ),
 ]
+
+
+def of_nodes(what: str, value: str) -> str:
+    """What is said of the nodes of one chassis, beside the remedy for others."""
+    if what == "BMC address" and "(system" not in value:
+        return "; where one BMC serves several nodes by Redfish: add a column BMC System ID (spec.bmc.systemID)"
+    if what == "position":
+        return (
+            "; if they are nodes of one chassis: add a column Chassis Serial Number (annotation "
+            "provisioner.dev/chassis-serial-number), or BMC System ID where they share a BMC"
+        )
+    if what == "serial number":
+        return (
+            "; if it is that of a chassis with several nodes: --column chassis-serial-number=HEADER, and a column "
+            "Node Serial Number for their own"
+        )
+    return ""
 
 
 @pytest.mark.parametrize(("what", "one", "two", "value"), ONLY_ONE)
@@ -84,7 +108,7 @@ def test_a_duplicate_within_the_file_names_both_lines(what: str, one: dict, two:
     mistakes = find_duplicates([entry("a", 2, **one), entry("c", 3), entry("b", 7, **two)], [])
     assert [str(mistake) for mistake in mistakes] == [
         f"r.csv:7: {what} {value} of Server a (r.csv:2) is also that of Server b (r.csv:7), "
-        f"expected one machine to have it; correct the {what} of one of them"
+        f"expected one machine to have it; correct the {what} of one of them{of_nodes(what, value)}"
     ]
 
 
@@ -93,7 +117,10 @@ def test_a_duplicate_of_an_object_in_the_cluster_names_it(what: str, one: dict, 
     existing = [stored("old", rackRef="r01", **{"bootMACAddress": "52:54:00:bb:00:01"} | two)]
     (mistake,) = find_duplicates([entry("a", 2, **one)], existing)
     assert mistake.observed == f"{what} {value} of Server a (r.csv:2) is also that of Server old (in the cluster)"
-    assert mistake.remedy == f"correct the {what}, or if Server old is gone: kubectl delete server/old"
+    assert (
+        mistake.remedy
+        == f"correct the {what}, or if Server old is gone: kubectl delete server/old{of_nodes(what, value)}"
+    )
 
 
 def test_an_allocated_address_is_taken() -> None:
@@ -117,6 +144,16 @@ def test_a_name_that_occurs_twice_is_refused() -> None:
     assert str(mistake).startswith("r.csv:3: Server a occurs again; it is on r.csv:2 already")
 
 
+@pytest.mark.parametrize(
+    ("spec", "what"), [({"position": "u12"}, "position"), ({"serialNumber": "U12"}, "serial number")]
+)
+def test_a_name_that_was_made_of_what_nodes_share_is_to_be_given_in_a_column(spec: dict[str, str], what: str) -> None:
+    (mistake,) = find_duplicates([entry("r01-u12", line, **spec) for line in (2, 3)], [])
+    assert mistake.remedy == (
+        f"correct the {what} of one of them, or remove it; for the nodes of one chassis add a column Name"
+    )
+
+
 def test_three_claimants_are_all_named() -> None:
     (mistake,) = find_duplicates([entry(name, line, position="u1") for line, name in enumerate("abc", 2)], [])
     assert "of Server a (r.csv:2) is also that of Server b (r.csv:3), Server c (r.csv:4)" in mistake.observed
@@ -138,6 +175,46 @@ def test_what_may_be_shared_is_shared() -> None:
         )
         == ()
     )
+
+
+CHASSIS = "provisioner.dev/chassis-serial-number"
+
+
+@pytest.mark.parametrize(
+    ("chassis", "is_shared"),
+    [
+        (("C1", "C1", "c1"), True),
+        (("C1", "C1", "C2"), False),
+        (("C1", "C1", None), False),
+        (("Default string", "Default string", "Default string"), False),
+    ],
+)
+def test_a_place_is_shared_by_the_nodes_of_one_chassis_alone(
+    chassis: tuple[str | None, ...], *, is_shared: bool
+) -> None:
+    one, two, three = ({CHASSIS: serial} if serial else {} for serial in chassis)
+    entries = [
+        replace(entry("a", 2, position="u1", serialNumber="A"), annotations=one),
+        replace(entry("b", 3, position="u1", serialNumber="B"), annotations=two),
+    ]
+    old = stored("c", rackRef="r01", position="u1", serialNumber="C")
+    old["metadata"]["annotations"] = three
+    mistakes = find_duplicates(entries, [old])
+    assert [mistake.observed for mistake in mistakes] == (
+        []
+        if is_shared
+        else [
+            "position u1 of rack r01 of Server a (r.csv:2) is also that of Server b (r.csv:3), "
+            "Server c (in the cluster)"
+        ]
+    )
+
+
+def test_a_server_that_a_file_names_stays_in_its_chassis() -> None:
+    old = stored("a", rackRef="r01", position="u1")
+    old["metadata"]["annotations"] = {CHASSIS: "C1"}
+    entries = [entry("a", 2), replace(entry("b", 3, position="u1"), annotations={CHASSIS: "C1"})]
+    assert find_duplicates(entries, [old]) == ()
 
 
 def test_two_systems_in_the_cluster_are_not_reported_for_a_file_that_names_a_third() -> None:

@@ -27,15 +27,13 @@ def servers(text: str) -> tuple[Entry, ...]:
 @pytest.mark.parametrize(
     "text",
     [
-        f"Name,MAC,U,Node S/N\na,{ONE},10,S1\nb,{TWO},10,S2\n",
-        f"Name,MAC,U,BMC\na,{ONE},10,10.6.0.1\nb,{TWO},10,10.6.0.2\n",
         f"Name,MAC,Chassis Serial Number\na,{ONE},C1\nb,{TWO},C1\n",
         f"Name,MAC,Chassis Serial Number,Node Serial Number\na,{ONE},C1,N1\nb,{TWO},C1,N2\n",
         f"Name,MAC,U,Enclosure S/N,BMC,BMC System ID\na,{ONE},10,C1,10.6.0.9,1\nb,{TWO},10,C1,10.6.0.9,2\n",
         f"Name,MAC,BMC,BMC MAC,BMC System ID\na,{ONE},10.6.0.9,52:54:00:0a:01:24,1\n"
         f"b,{TWO},10.6.0.9,52:54:00:0a:01:24,2\n",
     ],
-    ids=["position", "position with BMCs", "chassis", "chassis and nodes", "one BMC in one place", "one BMC's MAC"],
+    ids=["chassis", "chassis and nodes", "one BMC in one place", "one BMC's MAC"],
 )
 def test_nodes_of_one_chassis_share_what_is_the_chassiss(text: str) -> None:
     assert find_duplicates(servers(text), []) == ()
@@ -45,6 +43,8 @@ def test_nodes_of_one_chassis_share_what_is_the_chassiss(text: str) -> None:
     ("text", "what"),
     [
         (f"Name,MAC,U\na,{ONE},10\nb,{TWO},10\n", "position u10 of rack r01"),
+        (f"Name,MAC,U,Node S/N\na,{ONE},10,S1\nb,{TWO},10,S2\n", "position u10 of rack r01"),
+        (f"Name,MAC,U,BMC\na,{ONE},10,10.6.0.1\nb,{TWO},10,10.6.0.2\n", "position u10 of rack r01"),
         (f"Name,MAC,U,S/N\na,{ONE},10,S1\nb,{TWO},10,\n", "position u10 of rack r01"),
         (f"Name,MAC,Chassis S/N,Node S/N\na,{ONE},C1,N1\nb,{TWO},C1,N1\n", "serial number N1"),
         (
@@ -60,6 +60,20 @@ def test_nodes_of_one_chassis_share_what_is_the_chassiss(text: str) -> None:
 def test_what_tells_nodes_apart_is_still_demanded(text: str, what: str) -> None:
     mistakes = find_duplicates(servers(text), [])
     assert [mistake.observed.partition(" of Server a")[0] for mistake in mistakes] == [what]
+
+
+def test_the_remedies_for_one_serial_number_of_several_nodes_work() -> None:
+    text = f"Name,MAC,Serial\na,{ONE},S1\nb,{TWO},S1\n"
+    (mistake,) = find_duplicates(servers(text), [])
+    assert "--column chassis-serial-number=HEADER, and a column Node Serial Number" in mistake.remedy
+    packing_list, mistakes = read_csv(
+        text.replace("Serial\n", "Serial,Node Serial Number\n").replace("S1\nb", "S1,N1\nb"),
+        "r01.csv",
+        rack="r01",
+        columns={"chassisSerialNumber": "Serial"},
+    )
+    assert (mistakes, find_duplicates(packing_list.entries, [])) == ((), ())
+    assert [entry.spec.get("serialNumber") for entry in packing_list.entries] == ["N1", None]
 
 
 def test_the_serial_number_of_a_chassis_with_one_node_is_that_nodes() -> None:

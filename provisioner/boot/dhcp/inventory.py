@@ -6,6 +6,7 @@ deltas change, so that one changed server costs one entry, never ten thousand.
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterable
 from dataclasses import dataclass, field
 from ipaddress import AddressValueError, IPv4Address
@@ -14,6 +15,7 @@ from typing import Literal, NamedTuple
 from provisioner.api.errors import Refused
 from provisioner.api.rack import Rack
 from provisioner.api.server import Server
+from provisioner.api.values import MAC_PATTERN, parse_mac
 from provisioner.boot.dhcp.subnet import ServedSubnet, SubnetKey, read_subnet
 from provisioner.rules.identity import find_server, macs_of
 
@@ -93,6 +95,7 @@ class Inventory:
             self._claims.setdefault(mac, set()).add(server.name)
         if server.spec.rack_ref:
             self._names_by_rack.setdefault(server.spec.rack_ref, set()).add(server.name)
+        self._note_unreadable(server)
         return Delta(machines=self._settle(macs))
 
     def remove_server(self, name: str) -> Delta:
@@ -154,10 +157,10 @@ class Inventory:
         return found
 
     def _machine(self, mac: bytes, server: Server) -> Machine:
-        self.problems.pop(f"Server/{server.name}", None)
+        self._note_unreadable(server)
         if server.spec.acceptance == "Rejected":
             return Machine(None, None, "dropped-rejected-server")
-        if mac != _pack_mac(server.spec.boot_mac_address):
+        if mac.hex(":") != server.spec.boot_mac_address:
             # Silence makes firmware that tries its NICs in turn go on to the one that was registered.
             return Machine(None, None, "dropped-not-the-boot-interface")
         address, rack, subnet_name = server.status.address, server.spec.rack_ref, server.status.subnet_name
@@ -175,16 +178,31 @@ class Inventory:
         )
         return Machine(None, None)
 
+    def _note_unreadable(self, server: Server) -> None:
+        """Say which MAC addresses are left out; what was said of the server before is forgotten."""
+        self.problems.pop(f"Server/{server.name}", None)
+        unreadable = [mac for mac in macs_of(server) if not _is_mac(mac)]
+        if unreadable:
+            self.problems[f"Server/{server.name}"] = "; ".join(map(_what_is_wrong, unreadable))
+
     def _named(self, rack: str, name: str) -> Iterable[tuple[SubnetKey, ServedSubnet]]:
         found = self._subnets.get((rack, name))
         return () if found is None else (((rack, name), found),)
 
 
 def _macs(server: Server | None) -> set[bytes]:
+    """Without what an object of before the CRD's rules has in place of one."""
     if server is None:
         return set()
-    return {_pack_mac(mac) for mac in macs_of(server)}
+    return {bytes.fromhex(mac.replace(":", "")) for mac in macs_of(server) if _is_mac(mac)}
 
 
-def _pack_mac(mac: str) -> bytes:
-    return bytes.fromhex(mac.replace(":", ""))
+def _is_mac(text: str) -> bool:
+    return re.fullmatch(MAC_PATTERN, text) is not None
+
+
+def _what_is_wrong(mac: str) -> str:
+    try:
+        return f"MAC address {mac!r} is not in lower case with colons; write it as {parse_mac(mac)}"
+    except Refused as error:
+        return str(error)

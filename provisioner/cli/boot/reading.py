@@ -83,7 +83,7 @@ def find_claimants(cluster: Cluster, subject: str) -> tuple[MacAddress, tuple[Se
     named = _as_mac(subject)
     if named is None:
         try:
-            mac = MacAddress(cluster.read(Server, subject).spec.boot_mac_address)
+            mac = _stored_mac(cluster.read(Server, subject))
         except NotFound as error:
             raise BadInput(
                 f"there is no Server {subject!r}, and it is no MAC address", hint="kubectl get servers"
@@ -121,6 +121,19 @@ def _as_mac(subject: str) -> MacAddress | None:
         return parse_mac(subject)
     except Refused:
         return None
+
+
+def _stored_mac(server: Server) -> MacAddress:
+    """spec.bootMACAddress, which an object of before the CRD's rules may have in another notation. Raises: BadInput."""
+    stored = server.spec.boot_mac_address
+    mac = _as_mac(stored)
+    if mac != stored:
+        remedy = f"write it as {mac}" if mac is not None else "give it that of the interface that boots"
+        raise BadInput(
+            f"spec.bootMACAddress {stored!r} of Server {server.name} is not six bytes in lower case with colons",
+            hint=f"{remedy}: kubectl edit server {server.name}",
+        )
+    return mac
 
 
 def _list_servers(cluster: Cluster, selector: str) -> list[Server]:

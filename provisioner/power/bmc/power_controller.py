@@ -10,6 +10,7 @@ ProvisionerError
 
 from __future__ import annotations
 
+import re
 from dataclasses import dataclass
 from typing import Final, Literal, Protocol
 from urllib.parse import urlsplit
@@ -57,24 +58,29 @@ class BmcRefused(NeedsHuman):
         self.reason = reason
 
 
+_HOST: Final = re.compile(r"[A-Za-z0-9.-]+|\[[0-9A-Fa-f:.]+\]")
+
+
 def host_and_port(address: str, scheme: str, usual_port: int) -> tuple[str, int]:
     """Of `scheme://host:port`, `host:port` or `host`. Raises: BmcRefused."""
     given, _, rest = address.rpartition("://")
     authority = rest.partition("/")[0]
+    host = _HOST.match(authority)
+    written = (
+        f"write it as {given or scheme}://{host[0]}" if host else f"write an address such as {scheme}://10.90.0.11"
+    )
     if authority.count(":") > 1 and "[" not in authority:
-        why, written = "an IPv6 address needs brackets", f"[{authority}]"
+        why, written = "an IPv6 address needs brackets", f"write it as {given or scheme}://[{authority}]"
     else:
         try:
             url = urlsplit(f"{scheme}://{authority}")
             if url.hostname:
                 return url.hostname, url.port or usual_port
-            why, written = "it names no host", "10.90.0.11"
+            why = "it names no host"
         except ValueError as error:
-            why, written = str(error), "10.90.0.11"
+            why = str(error)
     raise BmcRefused(
-        f"spec.bmc.address {fit(address)!r} cannot be used: {why}",
-        reason="AddressInvalid",
-        hint=f"write it as {given or scheme}://{written}",
+        f"spec.bmc.address {fit(address)!r} cannot be used: {why}", reason="AddressInvalid", hint=fit(written)
     )
 
 

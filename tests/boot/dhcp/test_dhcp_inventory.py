@@ -65,6 +65,32 @@ def test_an_address_outside_its_subnet_is_not_served_and_reported(odd: Server) -
     assert inventory.problems == {}
 
 
+@pytest.mark.parametrize(
+    ("odd", "remedy"),
+    [
+        ("52-54-00-00-10-06", "write it as 52:54:00:00:10:06"),
+        ("52:54:00:00:10:0A", "write it as 52:54:00:00:10:0a"),
+        ("none", "is not six bytes"),
+    ],
+)
+def test_a_mac_address_that_is_none_is_left_out_and_reported(odd: str, remedy: str) -> None:
+    inventory = Inventory.of([rack()], [server(), server("odd", odd, others=(OTHER,))])
+    assert inventory.snapshot().machines == {
+        MAC: Machine(address(KNOWN_ADDRESS), KEY),
+        mac_bytes(OTHER): Machine(None, None, "dropped-not-the-boot-interface"),
+    }
+    inventory.put_rack(rack())
+    assert list(inventory.problems) == ["Server/odd"]
+    assert repr(odd) in inventory.problems["Server/odd"]
+    assert remedy in inventory.problems["Server/odd"]
+    inventory.put_server(server("odd", OTHER))
+    assert inventory.problems == {}
+    inventory.put_server(server("odd", odd))
+    inventory.remove_server("odd")
+    assert inventory.problems == {}
+    assert list(inventory.snapshot().machines) == [MAC]
+
+
 def test_a_subnet_that_makes_no_sense_is_left_out_and_reported_while_the_others_are_served() -> None:
     inventory = Inventory.of(
         [rack("r01", subnet(), subnet("odd", "10.81.0.0/24", discovery=("10.82.0.1", "10.82.0.9")))], []
