@@ -129,7 +129,7 @@ PLAIN_URL_RULES: Final = (
     ),
 )
 
-_BMC_HOST: Final = "[][A-Za-z0-9.:-]+"
+BMC_HOST: Final = "[][A-Za-z0-9.:-]+"
 BMC_ADDRESS_RULES: Final = (
     Rule(
         "!self.contains('@')",
@@ -138,11 +138,11 @@ BMC_ADDRESS_RULES: Final = (
     ),
     Rule(
         "!self.matches('^https?://') || self.contains('@') || "
-        f"self.matches('^https?://{_BMC_HOST}(/[A-Za-z0-9._~/-]*)?$')",
+        f"self.matches('^https?://{BMC_HOST}(/[A-Za-z0-9._~/-]*)?$')",
         "the address of a BMC is a scheme, a host and perhaps a port and a path: write it as https://10.90.0.11",
     ),
     Rule(
-        f"self.matches('^https?://') || self.contains('@') || self.matches('^([a-z]+://)?{_BMC_HOST}/?$')",
+        f"self.matches('^https?://') || self.contains('@') || self.matches('^([a-z]+://)?{BMC_HOST}/?$')",
         "the address of a BMC by IPMI is a host and perhaps a port: write it as ipmi://10.90.0.11",
     ),
     Rule(
@@ -164,7 +164,7 @@ BMC_PROTOCOL_RULES: Final = (
         ),
     ),
     Rule(
-        f"!({_IS_IPMI}) || self.address.contains('@') || self.address.matches('^(ipmi://)?{_BMC_HOST}/?$')",
+        f"!({_IS_IPMI}) || self.address.contains('@') || self.address.matches('^(ipmi://)?{BMC_HOST}/?$')",
         "protocol IPMI needs an address such as ipmi://10.90.0.11",
         field=".address",
         expression=(

@@ -38,15 +38,17 @@ class Mistake:
 
 
 class BadPackingList(Refused):
-    """The file cannot be registered; `mistakes` are all of them, so that a person corrects them in one go."""
+    """The file cannot be registered; `mistakes` are all of them, so that a person corrects them in one go. `notes`: as
+    of a PackingList."""
 
-    def __init__(self, mistakes: tuple[Mistake, ...]) -> None:
+    def __init__(self, mistakes: tuple[Mistake, ...], notes: tuple[str, ...] = ()) -> None:
         count = f"{len(mistakes)} mistakes" if len(mistakes) != 1 else "a mistake"
         lines = "".join(f"\n  {mistake}" for mistake in mistakes)
         super().__init__(
             f"{count} in the packing list, nothing was registered:{lines}", hint="correct them and try again"
         )
         self.mistakes = mistakes
+        self.notes = notes
 
 
 @dataclass(frozen=True)
