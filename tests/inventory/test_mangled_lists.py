@@ -308,6 +308,11 @@ def test_every_bad_address_of_a_bmc_in_yaml_is_told_at_once_with_its_line() -> N
     assert "calvin" not in repr(mistakes)
 
 
+def test_an_address_with_a_password_in_the_column_of_mac_addresses_is_not_shown() -> None:
+    _, mistakes = read(f"Name;MAC;BMC MAC\na;{ONE};https://root:calvin@10.90.0.1\n")
+    assert [mistake.observed for mistake in mistakes] == ["***@… is no MAC address"]
+
+
 def test_an_address_with_a_password_in_place_of_a_bmc_is_not_shown() -> None:
     text = f'servers: [{{name: a, bootMACAddress: "{ONE}", bmc: "https://root:calvin@10.90.0.1"}}]'
     _, mistakes = read_yaml(text, "r01.yaml")

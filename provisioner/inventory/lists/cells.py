@@ -84,7 +84,10 @@ def _made_of(field: str, cell: str) -> str | None:
 
 
 def read_mac(text: str) -> MacAddress:
-    """As `parse_mac`. Raises: Refused, also for what a spreadsheet made of it."""
+    """As `parse_mac`. Raises: Refused, also for what a spreadsheet made of it; a text with an @ is not shown, as the
+    address of a BMC in the wrong column may hold a password."""
+    if "@" in text:
+        raise Refused("***@… is no MAC address", hint="write it as 52:54:00:12:34:56")
     if _SPREADSHEET_NUMBER.fullmatch(text):
         raise Refused(f"{text!r}, a number that a spreadsheet rounded", hint="format the column as text")
     if _CUT.fullmatch(text):
