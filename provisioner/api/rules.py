@@ -136,7 +136,7 @@ PLAIN_URL_RULES: Final = (
     ),
 )
 
-_BMC_HOST: Final = "[][A-Za-z0-9.:-]+"
+BMC_HOST: Final = "[][A-Za-z0-9.:-]+"
 _IS_UNKNOWN_SCHEME: Final = "{0}.contains('://') && !{0}.matches('^(https?|ipmi)://')"
 _LACKS_BRACKETS: Final = "{0}.matches('^((https?|ipmi)://)?[^][/@]*:[^][/@]*:')"
 
@@ -179,13 +179,13 @@ BMC_ADDRESS_RULES: Final = (
     ),
     Rule(
         "!self.matches('^https?://') || self.contains('@') || "
-        f"self.matches('^https?://{_BMC_HOST}(/[A-Za-z0-9._~/-]*)?$')",
+        f"self.matches('^https?://{BMC_HOST}(/[A-Za-z0-9._~/-]*)?$')",
         "the address of a BMC is a scheme, a host and perhaps a port and a path: such as https://10.90.0.11",
         expression="'the address of a BMC is a scheme, a host and perhaps a port and a path: ' + "
         + _written("self", _BY_REDFISH, example="https://10.90.0.11"),
     ),
     Rule(
-        f"!self.startsWith('ipmi://') || self.contains('@') || self.matches('^ipmi://{_BMC_HOST}/?$')",
+        f"!self.startsWith('ipmi://') || self.contains('@') || self.matches('^ipmi://{BMC_HOST}/?$')",
         "the address of a BMC by IPMI is a host and perhaps a port: such as ipmi://10.90.0.11",
         expression="'the address of a BMC by IPMI is a host and perhaps a port: ' + "
         + _written("self", "'ipmi://'", example="ipmi://10.90.0.11"),
@@ -200,7 +200,7 @@ BMC_ADDRESS_RULES: Final = (
 _IS_IPMI: Final = "self.protocol == 'IPMI'"
 _IS_REFUSED_ALREADY: Final = (
     f"self.address.contains('@') || {_LACKS_BRACKETS.format('self.address')} || self.address.contains('://') && "
-    f"!self.address.matches('^(https?://|ipmi://{_BMC_HOST}/?$)')"
+    f"!self.address.matches('^(https?://|ipmi://{BMC_HOST}/?$)')"
 )
 BMC_PROTOCOL_RULES: Final = (
     Rule(
@@ -214,7 +214,7 @@ BMC_PROTOCOL_RULES: Final = (
         ),
     ),
     Rule(
-        f"!({_IS_IPMI}) || self.address.matches('^(ipmi://)?{_BMC_HOST}/?$') || {_IS_REFUSED_ALREADY}",
+        f"!({_IS_IPMI}) || self.address.matches('^(ipmi://)?{BMC_HOST}/?$') || {_IS_REFUSED_ALREADY}",
         "protocol IPMI needs an address such as ipmi://10.90.0.11",
         field=".address",
         expression=(

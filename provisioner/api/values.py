@@ -25,12 +25,14 @@ _GUID = re.compile(r"(0x)?[0-9a-f]{16}", re.ASCII)
 _UUID = re.compile(r"[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}", re.ASCII)
 _PLACEHOLDER_SERIALS = re.compile(
     r"to be filled( by o\.?e\.?m\.?)?|default( string)?|oem|o\.e\.m\.|none|null|n/?a|unknown|invalid|empty|"
-    r"not (specified|available|applicable|provided|present)|0?123456789(0|abcdef)?|"
+    r"not (specified|available|applicable|provided|present|settable)|0?123456789(0|abcdef)?|"
     r"((chassis|system|base ?board|product|node) )?serial( ?number| ?no\.?)?|0|(?P<same>[0x.*#?_ -])(?P=same)+",
     re.IGNORECASE,
 )
 _PLACEHOLDER_UUIDS = frozenset(
     {
+        "not settable",
+        "not present",
         "fefefefe-fefe-fefe-fefe-fefefefefefe",
         "03000200-0400-0500-0006-000700080009",
         "00020003-0004-0005-0006-000700080009",

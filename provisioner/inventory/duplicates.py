@@ -14,12 +14,9 @@ from provisioner.api import Server
 from provisioner.api.discovery import NAME_PREFIX
 from provisioner.api.values import is_placeholder_serial, is_placeholder_uuid, normal_system_uuid
 from provisioner.inventory.lists.bmc_address import bracketed
-from provisioner.inventory.lists.entries import Entry, Mistake, Origin
+from provisioner.inventory.lists.entries import CHASSIS_ANNOTATION, Entry, Mistake, Origin
 
 Object = Mapping[str, Any]
-
-CHASSIS_ANNOTATION: Final = "provisioner.dev/chassis-serial-number"
-"""On a Server that is one of several nodes of a chassis."""
 
 SYSTEM_UUID: Final = "system UUID"
 _USUAL_PORTS: Final = {"https": 443, "ipmi": 623}

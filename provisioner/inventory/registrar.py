@@ -120,7 +120,7 @@ def plan_registration(cluster: Cluster, packing_list: PackingList, *, acceptance
         if entry.credentials is not None:
             steps.append(_credentials_step(entry, entry.credentials, secrets))
     if mistakes:
-        raise BadPackingList(tuple(mistakes))
+        raise BadPackingList(tuple(mistakes), packing_list.notes)
     notes = [*packing_list.notes, *_missing_pools(cluster, entries)]
     return Plan((*steps, *supersede(entries, existing)), tuple(notes))
 

@@ -179,12 +179,24 @@ servers:
 
 @pytest.mark.usefixtures("tidy")
 def test_what_the_api_server_refuses_is_a_mistake_with_its_line(register: Register, unique: str, digits: str) -> None:
-    text = two_servers(unique, digits, mtu=1).replace(f"https://{digits}-one", "10.90.0.1")
+    text = two_servers(unique, digits, mtu=1).replace(f"https://{digits}-one", "http://10.90.0.1")
     refused = register(text)
     assert refused.exit_code == 2
     assert "list.yaml:2: APPLY Rack" in refused.output
     assert "list.yaml:5: APPLY Server" in refused.output
-    assert "write https://10.90.0.1" in refused.output
+    assert "readable on the way: write https://" in refused.output
+
+
+def test_notes_are_shown_beside_mistakes(register: Register) -> None:
+    text = "Name,MAC,Colour\na,52:54:00,red\n#b,52:54:00:00:00:01,blue\n"
+    shown = register(text, "--rack", "r01", name="list.csv")
+    assert shown.exit_code == 2
+    assert "1 mistake; nothing was registered" in shown.output
+    assert "note: columns not used: Colour" in shown.output
+    assert "list.csv:3: skipped as a comment" in shown.output
+    as_json = json.loads(register(text, "--rack", "r01", "--output", "json", name="list.csv").stdout)
+    assert as_json["notes"][-1] == "columns not used: Colour"
+    assert len(as_json["mistakes"]) == 1
 
 
 @pytest.mark.parametrize(

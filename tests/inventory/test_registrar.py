@@ -151,7 +151,7 @@ def test_a_rehearsal_asks_for_each_and_writes_nothing(watched: WatchedCluster, t
 
 def test_one_server_that_is_refused_does_not_stop_the_others(watched: WatchedCluster, text: str, unique: str) -> None:
     # The first server, which is rehearsed, is right.
-    bad = re.sub(r"https://(\w+)-20\b", r"\1-20", text)
+    bad = re.sub(r"https://(\w+)-20\b", r"http://\1-20", text)
     done = register(watched, bad)
     (failure,) = done.failures
     assert isinstance(failure.error, Refused)

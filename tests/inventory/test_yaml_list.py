@@ -72,6 +72,15 @@ def test_servers_of_a_rack_that_exists() -> None:
     assert [(entry.kind, entry.spec.get("rackRef")) for entry in entries] == [("Server", "r01")]
 
 
+@pytest.mark.parametrize("null", ["", "~", "null"])
+def test_a_field_that_is_null_is_unset_and_one_in_quotes_is_a_text(null: str) -> None:
+    text = "rack: r01\nservers:\n- {name: a, bootMACAddress: 52:54:00:00:00:01, bmc: %s, position: %s}\n"
+    (entry,) = read(text % (null, null)).entries
+    assert entry.spec == {"rackRef": "r01", "bootMACAddress": "52:54:00:00:00:01"}
+    (entry,) = read(text % (null, f'"{null}"')).entries
+    assert entry.spec["position"] == null
+
+
 WHOLE = """\
 apiVersion: provisioner.dev/v1alpha1
 kind: Rack
@@ -117,6 +126,7 @@ def test_yaml_is_recognised_by_name_or_content(file: str) -> None:
         ),
         ("servers: 7\n", ["r01.yaml:1: servers is '7', expected a list"]),
         ("servers:\n- {bootMACAddress: 52:54:00:00:00:01}\n", ["r01.yaml:2: a server without a name"]),
+        ("servers:\n- {name: ~}\n", ["r01.yaml:2: a server without a name"]),
         (
             "servers:\n- name: a\n  bootMacAddress: 52:54:00:00:00:01\n  position: [1]\n  interfaces: x\n",
             [

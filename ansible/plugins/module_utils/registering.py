@@ -95,7 +95,7 @@ def mistaken(bad: BadPackingList) -> dict[str, Any]:
         {"origin": str(m.origin), "observed": m.observed, "expected": m.expected, "remedy": m.remedy}
         for m in bad.mistakes
     ]
-    return {"msg": str(bad), "mistakes": mistakes, "remedy": bad.hint, "changed": False}
+    return {"msg": str(bad), "mistakes": mistakes, "notes": list(bad.notes), "remedy": bad.hint, "changed": False}
 
 
 def _failed(outcome: Outcome) -> dict[str, Any]:

@@ -163,7 +163,7 @@ objects:
       elements: dict
 notes:
   description: What a person should see, such as a NodePool that does not exist yet.
-  returned: success
+  returned: always
   type: list
   elements: str
 mistakes:

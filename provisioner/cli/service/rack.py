@@ -163,7 +163,7 @@ def register(
             progress.begin("asking the API server" if dry_run else "registering", work)
             outcome = carry_out(cluster, plan, dry_run=dry_run, advance=progress.advance)
         if dry_run and (mistakes := outcome.mistakes()):
-            raise BadPackingList(mistakes)
+            raise BadPackingList(mistakes, plan.notes)
     except BadPackingList as bad:
         _show_mistakes(bad, output)
         sys.exit(EXIT_BAD_INPUT)
@@ -221,7 +221,7 @@ def _show_mistakes(bad: BadPackingList, output: str) -> None:
             {"origin": str(m.origin), "observed": m.observed, "expected": m.expected, "remedy": m.remedy}
             for m in bad.mistakes
         ]
-        printer.show(json.dumps({"mistakes": mistakes}, indent=2))
+        printer.show(json.dumps({"mistakes": mistakes, "notes": bad.notes}, indent=2))
         return
     for mistake in bad.mistakes:
         printer.say(f"{mistake.origin}: {mistake.observed}", err=True)
@@ -229,6 +229,8 @@ def _show_mistakes(bad: BadPackingList, output: str) -> None:
         printer.say(
             f"  expected: {first}", *(f"    {line}" for line in more), f"  remedy:   {mistake.remedy}", err=True
         )
+    for note in bad.notes:
+        printer.say(f"note: {note}", err=True)
     count = len(bad.mistakes)
     printer.say(f"{count} mistake{'s' if count != 1 else ''}; nothing was registered", err=True)
 

@@ -7,16 +7,25 @@ lines; columns that mean nothing to us; MAC addresses in every notation. Not tol
 from __future__ import annotations
 
 import re
-import unicodedata
 from collections import Counter
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any, Final
 
 from provisioner.api import Server, documents
 from provisioner.api.errors import Refused
-from provisioner.api.values import Secret, is_placeholder_serial, is_placeholder_uuid, parse_mac
-from provisioner.inventory.lists.bmc_address import read_bmc_address
+from provisioner.api.values import Secret, is_placeholder_serial, is_placeholder_uuid
+from provisioner.inventory.lists.bmc_address import EXPECTED, protocol_of, read_bmc_address, scheme_for
+from provisioner.inventory.lists.cells import (
+    AS_WRITTEN,
+    clean,
+    is_spreadsheet_error,
+    placeholder_note,
+    read_mac,
+    read_position,
+    read_uuid,
+    refuse_spreadsheets,
+)
 from provisioner.inventory.lists.csv_header import (
     WITHIN_LINES,
     Header,
@@ -26,7 +35,7 @@ from provisioner.inventory.lists.csv_header import (
     read_header,
     understood,
 )
-from provisioner.inventory.lists.entries import Credentials, Entry, Mistake, Origin, PackingList
+from provisioner.inventory.lists.entries import CHASSIS_ANNOTATION, Credentials, Entry, Mistake, Origin, PackingList
 from provisioner.inventory.lists.headers import Column, looks_like_header
 
 _PROTOCOLS: Final = {"redfish": "Redfish", "ipmi": "IPMI"}
@@ -38,18 +47,6 @@ _ARCHITECTURES: Final = {"x86_64": "x86_64", "x86": "x86_64", "amd64": "x86_64",
 _YES_OR_NO: Final = dict.fromkeys(("yes", "y", "true", "wahr", "ja", "1", "x"), True) | dict.fromkeys(
     ("no", "n", "false", "falsch", "nein", "0"), False
 )
-_SPREADSHEET_NUMBER: Final = re.compile(r"\d([.,]\d+)?[eE]\+?\d{1,3}")
-_ROUNDED: Final = re.compile(r"\d([.,]\d+)?[eE]\+\d{1,3}")
-"""As above, of what may be no MAC address: a serial number such as 1E5 is none that was rounded."""
-_MONTH: Final = "(jan|feb|m[aä]r|mrz|apr|ma[iy]|jun|jul|aug|sept?|o[ck]t|nov|de[cz])"
-"""A spreadsheet shortens them: `main-01` and `march-1` are names."""
-_SPREADSHEET_DATE: Final = re.compile(
-    rf"\d{{1,4}}[-. /]{{1,2}}{_MONTH}\.?([-. /]\d{{2,4}})?|{_MONTH}[-. /]\d{{1,4}}|"
-    r"\d{1,2}(?P<mark>[./-])\d{1,2}(?P=mark)\d{4}|\d{4}-\d{2}-\d{2}( 00:00(:00)?)?",
-    re.IGNORECASE,
-)
-_MANGLED: Final[tuple[Column, ...]] = ("name", "rackRef", "position", "serialNumber", "systemUUID", "bmc.systemID")
-"""Of what a spreadsheet may have taken for a number or a date."""
 _EMPTY: Final = frozenset({"", "-", "n/a", "na", "none", "tbd", "null"})
 
 
@@ -91,7 +88,7 @@ def read_csv(
     whoever may read a Server would read it. `columns`: headers by the field that they mean (as `headers.field_of`).
     """
     mistakes: list[Mistake] = []
-    lines = _parse(text, columns or {})
+    lines, comments = _parse(text, columns or {})
     header_at = find_header(lines, columns or {})
     if header_at is None:
         expected = "a header with at least a MAC address and one more known column, such as Serial Number"
@@ -110,6 +107,7 @@ def read_csv(
         if row.cells or row.interfaces:
             entry = _Reading(row, file, mistakes, notes, shared).entry(rack, pool)
             entries += [entry] if entry else []
+    notes += _skipped(comments, header, file)
     notes += [f"columns not used: {', '.join(header.unused)}"] if header.unused else []
     notes += [f"columns mapped that this list does not have: {', '.join(header.absent)}"] if header.absent else []
     if not entries and not mistakes:
@@ -117,35 +115,40 @@ def read_csv(
     return PackingList(tuple(entries), tuple(notes)), tuple(mistakes)
 
 
-def _parse(text: str, mapped: Mapping[str, str]) -> list[Line]:
-    """Non-empty lines with their numbers, split at the separator by which most is understood."""
+def _parse(text: str, mapped: Mapping[str, str]) -> tuple[list[Line], list[Line]]:
+    """Non-empty lines with their numbers, split at the separator by which most is understood; and the comments."""
     head = "\n".join([line for line in text.splitlines() if line.strip()][:WITHIN_LINES])
-    separator = max(",;\t|", key=lambda mark: understood(_split(head, mark), mapped))
+    separator = max(",;\t|", key=lambda mark: understood(_split(head, mark)[0], mapped))
     return _split(text, separator)
 
 
-def _split(text: str, separator: str) -> list[Line]:
-    """Without comments; but a header may stand behind a `#`, as xCAT's tabdump writes it, where there is no other."""
+def _split(text: str, separator: str) -> tuple[list[Line], list[Line]]:
+    """Lines and comments; but a header may stand behind a `#`, as xCAT's tabdump writes it, where there is no other."""
     rows: list[Line] = []
-    commented: list[Line] = []
+    headers: list[Line] = []
+    comments: list[Line] = []
     for line, row in documents.read_csv(text, separator):
-        cells = [_clean(cell) for cell in row]
-        if cells and cells[0].startswith("#") and looks_like_header([cells[0].lstrip("# "), *cells[1:]]):
-            commented.append((line, [cells[0].lstrip("# "), *cells[1:]]))
-        elif any(cells) and not cells[0].startswith("#") and not cells[0].lower().startswith("sep="):
+        cells = [clean(cell) for cell in row]
+        if not any(cells) or cells[0].lower().startswith("sep="):
+            continue
+        if not cells[0].startswith("#") or is_spreadsheet_error(cells[0]):
             rows.append((line, cells))
-    is_needed = commented and not any(looks_like_header(cells) for _, cells in rows[:WITHIN_LINES])
-    return sorted([*rows, commented[0]]) if is_needed else rows
+        elif looks_like_header(bare := [cells[0].lstrip("# "), *cells[1:]]):
+            headers.append((line, bare))
+        else:
+            comments.append((line, cells))
+    is_needed = headers and not any(looks_like_header(cells) for _, cells in rows[:WITHIN_LINES])
+    return (sorted([*rows, headers[0]]) if is_needed else rows), comments
 
 
-def _clean(cell: str) -> str:
-    """What a cell shows in a spreadsheet: without invisible characters, and without the marks that make it a text."""
-    if not cell.isascii():
-        cell = "".join(char for char in cell if unicodedata.category(char) != "Cf")
-    cell = cell.strip()
-    if cell.startswith('="') and cell.endswith('"'):
-        cell = cell[2:-1].strip()
-    return cell.removeprefix("'")
+def _skipped(comments: Iterable[Line], header: Header, file: str) -> list[str]:
+    """Notes of comments that may have been meant as servers: they have as many cells as the header."""
+    most = sum(1 for text in header.texts if text)
+    return [
+        f"{Origin(file, line)}: skipped as a comment, for it begins with #; it has as many cells as the header"
+        for line, cells in comments
+        if line > header.line and sum(1 for cell in cells if cell) >= most
+    ]
 
 
 def _row(line: int, cells: list[str], header: Header) -> Row:
@@ -178,12 +181,15 @@ class _Reading:
     mistakes: list[Mistake]
     notes: list[str]
     shared: frozenset[str]
+    refused: set[str] = field(default_factory=set)
+    """Columns whose cell is a mistake already."""
 
     def entry(self, rack: str | None, pool: str | None) -> Entry | None:
         before = len(self.mistakes)
         cells = self.row.cells
         spec = self._spec(_label(cells["rackRef"]) if "rackRef" in cells else rack, pool)
         name = self._name(spec)
+        chassis = cells.get("chassisSerialNumber")
         if len(self.mistakes) > before or name is None:
             return None
         return Entry(
@@ -191,13 +197,13 @@ class _Reading:
             name=name,
             spec=spec,
             origin=Origin(self.file, self.row.line),
+            annotations={CHASSIS_ANNOTATION: chassis} if chassis and not is_placeholder_serial(chassis) else {},
             credentials=self._credentials(),
         )
 
     def _spec(self, rack: str | None, pool: str | None) -> dict[str, Any]:
         cells = self.row.cells
-        for column in _MANGLED:
-            self._refuse_mangled(column, cells.get(column, ""))
+        self._refuse_spreadsheets()
         if rack is None:
             self._wrong(
                 "rackRef", "no rack", "the rack in which the server stands", "give --rack NAME or a column Rack"
@@ -206,7 +212,7 @@ class _Reading:
             self._wrong("bootMACAddress", "no MAC address", "the address of the interface that boots", "fill it in")
         spec: dict[str, Any] = {
             "rackRef": rack,
-            "position": _position(cells["position"]) if "position" in cells else None,
+            "position": read_position(cells["position"]) if "position" in cells else None,
             "serialNumber": self._serial_number(),
             "systemUUID": self._system_uuid(),
             "architecture": self._architecture(),
@@ -235,7 +241,7 @@ class _Reading:
         return None
 
     def _system_uuid(self) -> str | None:
-        uuid = self.row.cells.get("systemUUID", "").lower()
+        uuid = read_uuid(self.row.cells.get("systemUUID", ""))
         if uuid and is_placeholder_uuid(uuid):
             self._leave_out("systemUUID", uuid)
             return None
@@ -243,14 +249,15 @@ class _Reading:
 
     def _leave_out(self, column: Column, value: str) -> None:
         place = Origin(self.file, self.row.line, self.row.headers.get(column))
-        self.notes.append(f"{place}: {value!r} is a vendor's placeholder, which many machines have; it is left out")
+        self.notes.append(placeholder_note(str(place), value))
 
-    def _refuse_mangled(self, column: Column, text: str) -> None:
-        what = "a number" if _ROUNDED.fullmatch(text) else "a date" if _SPREADSHEET_DATE.fullmatch(text) else None
-        if what is not None:
-            observed = f"{text!r}, {what} that a spreadsheet made of it"
-            remedy = "format the column as text, and fill it in again"
-            self._wrong(column, observed, "what the vendor wrote", remedy)
+    def _refuse_spreadsheets(self) -> None:
+        for column, text in (*self.row.cells.items(), *self.row.interfaces.items()):
+            try:
+                refuse_spreadsheets(column, text)
+            except Refused as refused:
+                self._wrong(column, Exception.__str__(refused), AS_WRITTEN, refused.hint)
+                self.refused.add(column)
 
     def _dpu(self) -> dict[str, str] | None:
         """Of a row that is a card in another server."""
@@ -301,8 +308,13 @@ class _Reading:
         # A list that knows the BMC's MAC address but not yet its IP address is usual: there is nothing to talk to yet.
         if not bmc["address"]:
             return None
-        scheme = "ipmi" if cells.get("bmc.protocol", "").lower() == "ipmi" else "http" if by_plain_http else "https"
-        bmc["address"], system_id = read_bmc_address(bmc["address"], scheme)
+        try:
+            bmc["address"], system_id = read_bmc_address(
+                bmc["address"], scheme_for(cells.get("bmc.protocol"), by_plain_http=by_plain_http)
+            )
+        except Refused as refused:
+            self._wrong("bmc.address", Exception.__str__(refused), EXPECTED, refused.hint)
+            return None
         bmc["systemID"] = bmc["systemID"] or system_id
         bmc["protocol"] = self._protocol(bmc["address"])
         bmc["allowPlainHTTP"] = by_plain_http
@@ -326,7 +338,7 @@ class _Reading:
         """What the column says, or what the address says; Redfish is not spelt out."""
         sent = self.row.cells.get("bmc.protocol")
         if sent is None:
-            return "IPMI" if address.lower().startswith("ipmi://") else None
+            return protocol_of(address)
         known = _PROTOCOLS.get(sent.lower())
         if known is None:
             self._wrong("bmc.protocol", repr(sent), "Redfish or IPMI", "correct it")
@@ -339,18 +351,15 @@ class _Reading:
     def _mac(self, column: str, text: str | None) -> str | None:
         if text is None:
             return None
-        if _SPREADSHEET_NUMBER.fullmatch(text):
-            self._wrong(
-                column, f"{text!r}, a number that a spreadsheet rounded", "a MAC address", "format the column as text"
-            )
-            return None
         try:
-            return parse_mac(text)
+            return read_mac(text)
         except Refused as refused:
             self._wrong(column, Exception.__str__(refused), "a MAC address", refused.hint)
             return None
 
     def _wrong(self, column: str, observed: str, expected: str, remedy: str) -> None:
+        if column in self.refused:
+            return
         origin = Origin(self.file, self.row.line, self.row.headers.get(column))
         self.mistakes.append(Mistake(origin, observed, expected, remedy))
 
@@ -363,9 +372,3 @@ def _shared_chassis(rows: Iterable[Row]) -> frozenset[str]:
 def _label(text: str) -> str:
     """`R01 / Node.7` → `r01-node-7`: what a name may be made of."""
     return re.sub(r"[^a-z0-9]+", "-", text.lower()).strip("-")[:63].rstrip("-")
-
-
-def _position(text: str) -> str:
-    """`7`, `U7`, `u 07`, `RU7`, `7.0` → `u07`; anything else as it is."""
-    match = re.fullmatch(r"(?:r?u)?\s*0*(\d{1,2})(?:[.,]0)?", text.strip().lower())
-    return f"u{int(match.group(1)):02d}" if match else text

@@ -4,11 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, Final
 
 from provisioner.api.errors import Refused
 from provisioner.api.schema import API_VERSION
 from provisioner.api.values import Secret
+
+CHASSIS_ANNOTATION: Final = "provisioner.dev/chassis-serial-number"
+"""On a Server that is one of several nodes of a chassis."""
 
 
 @dataclass(frozen=True)
@@ -38,15 +41,17 @@ class Mistake:
 
 
 class BadPackingList(Refused):
-    """The file cannot be registered; `mistakes` are all of them, so that a person corrects them in one go."""
+    """The file cannot be registered; `mistakes` are all of them, so that a person corrects them in one go. `notes`: as
+    of a PackingList."""
 
-    def __init__(self, mistakes: tuple[Mistake, ...]) -> None:
+    def __init__(self, mistakes: tuple[Mistake, ...], notes: tuple[str, ...] = ()) -> None:
         count = f"{len(mistakes)} mistakes" if len(mistakes) != 1 else "a mistake"
         lines = "".join(f"\n  {mistake}" for mistake in mistakes)
         super().__init__(
             f"{count} in the packing list, nothing was registered:{lines}", hint="correct them and try again"
         )
         self.mistakes = mistakes
+        self.notes = notes
 
 
 @dataclass(frozen=True)

@@ -50,7 +50,7 @@ def read_packing_list(
             text, file, rack=rack, pool=pool, take_passwords=take_passwords, columns=columns
         )
     if mistakes:
-        raise BadPackingList(mistakes)
+        raise BadPackingList(mistakes, packing_list.notes)
     return packing_list
 
 

@@ -27,10 +27,19 @@ from provisioner.api.documents import Unreadable, compose_yaml
 from provisioner.api.errors import Refused
 from provisioner.api.rack import RackSpec
 from provisioner.api.schema import API_VERSION, json_name
-from provisioner.api.server import ServerSpec
-from provisioner.api.values import parse_mac
+from provisioner.api.server import BMC, ServerSpec
+from provisioner.api.values import is_placeholder_serial, is_placeholder_uuid
 from provisioner.api.wording import clip
-from provisioner.inventory.lists.bmc_address import bracketed
+from provisioner.inventory.lists.bmc_address import EXPECTED, protocol_of, read_bmc_address, scheme_for
+from provisioner.inventory.lists.cells import (
+    AS_WRITTEN,
+    clean,
+    placeholder_note,
+    read_mac,
+    read_position,
+    read_uuid,
+    refuse_spreadsheets,
+)
 from provisioner.inventory.lists.entries import Entry, Mistake, Origin, PackingList
 
 SPECS: Final[dict[str, type]] = {Rack.KIND.kind: RackSpec, Server.KIND.kind: ServerSpec}
@@ -45,6 +54,8 @@ class _Reader:
     file: str
     mistakes: list[Mistake] = field(default_factory=list)
     notes: list[str] = field(default_factory=list)
+    bmc_defaults: dict[str, Any] = field(default_factory=dict)
+    """What the document says of every BMC."""
 
     def origin(self, node: yaml.Node) -> Origin:
         return Origin(self.file, node.start_mark.line + 1)
@@ -77,7 +88,7 @@ class _Reader:
         if origin in (typing.Union, types.UnionType):
             hint = next(option for option in typing.get_args(hint) if option is not type(None))
             origin = typing.get_origin(hint)
-        if isinstance(node, yaml.ScalarNode) and node.style is None and node.value in _NULLS:
+        if _is_null(node):
             return None
         if dataclasses.is_dataclass(hint):
             return self.read_dataclass(node, typing.cast(type, hint), path)
@@ -86,18 +97,37 @@ class _Reader:
         if origin is dict:
             if not isinstance(node, yaml.MappingNode):
                 return self.wrong(node, f"{path} is {_shown(node)}", "a mapping", "write it as keys with values")
-            read = {_key(key): self._read_scalar(value, str, f"{path}.{_key(key)}") for key, value in node.value}
+            read = {_key(key): self._read_scalar(value, dict, f"{path}.{_key(key)}") for key, value in node.value}
             return {key: value for key, value in read.items() if value is not None}
         return self._read_scalar(node, hint, path)
 
     def read_dataclass(self, node: yaml.Node, cls: type, path: str) -> dict[str, Any]:
         by_name = _fields_of(cls)
         values = {}
+        nodes = {}
         for key, value_node in self.fields(node, tuple(by_name), path):
+            nodes[key] = value_node
             value = self.read(value_node, by_name[key], f"{path}.{key}")
             if value is not None:
                 values[key] = value
+        if cls is BMC and "address" in values:
+            values |= self._bmc(nodes["address"], values, path)
         return values
+
+    def _bmc(self, node: yaml.Node, own: dict[str, Any], path: str) -> dict[str, Any]:
+        """What the address of a BMC says of it."""
+        said = self.bmc_defaults | own
+        by_plain_http = bool(said.get("allowPlainHTTP"))
+        try:
+            url, system_id = read_bmc_address(
+                own["address"], scheme_for(said.get("protocol"), by_plain_http=by_plain_http)
+            )
+        except Refused as refused:
+            self.wrong(node, f"{path}.address {Exception.__str__(refused)}", EXPECTED, refused.hint)
+            return {}
+        system_id = own.get("systemID") or system_id
+        told = {"systemID": system_id, "protocol": None if "protocol" in said else protocol_of(url)}
+        return {"address": url} | {key: value for key, value in told.items() if value}
 
     def _read_list(self, node: yaml.Node, item: Any, path: str) -> list[Any] | None:
         if not isinstance(node, yaml.SequenceNode):
@@ -119,13 +149,31 @@ class _Reader:
             if text.lower() in ("true", "false"):
                 return text.lower() == "true"
             return self.wrong(node, f"{path} is {_shown(node)}", "true or false", "write one of them")
-        if path.endswith(".bmc.address"):
-            return bracketed(text)
+        return text if hint is dict or path.endswith(".certificate") else self._read_text(node, clean(text), path)
+
+    def _read_text(self, node: yaml.Node, text: str, path: str) -> str | None:
+        """A text as the cell of a CSV is read."""
+        name = path.partition(".")[2]
+        try:
+            refuse_spreadsheets(name, text)
+        except Refused as refused:
+            self.wrong(node, f"{path} is {Exception.__str__(refused)}", AS_WRITTEN, refused.hint)
+            return None
         if path.endswith(("MACAddress", "macAddress")):
             try:
-                return parse_mac(text)
+                return read_mac(text)
             except Refused as refused:
-                return self.wrong(node, Exception.__str__(refused), "a MAC address", refused.hint)
+                self.wrong(node, Exception.__str__(refused), "a MAC address", refused.hint)
+                return None
+        if name == "position":
+            return read_position(text)
+        if name == "systemUUID":
+            text = read_uuid(text)
+        if (name == "serialNumber" and is_placeholder_serial(text)) or (
+            name == "systemUUID" and is_placeholder_uuid(text)
+        ):
+            self.notes.append(placeholder_note(f"{self.origin(node)}: {path}", text))
+            return None
         return text
 
 
@@ -140,9 +188,15 @@ def _key(node: yaml.Node) -> str:
     return str(node.value) if isinstance(node, yaml.ScalarNode) else f"that is {_shown(node)}"
 
 
+def _is_null(node: yaml.Node) -> bool:
+    """Whether it is unset. The style of a text without quotes is '' by libyaml, else None."""
+    return isinstance(node, yaml.ScalarNode) and not node.style and node.value in _NULLS
+
+
 def _shown(node: yaml.Node) -> str:
+    """What a node says, for people; none that may hold a password, as the address of a BMC may."""
     if isinstance(node, yaml.ScalarNode):
-        return repr(clip(str(node.value), _SHOWN))
+        return "'***@…'" if "@" in node.value else repr(clip(str(node.value), _SHOWN))
     return "a list" if isinstance(node, yaml.SequenceNode) else "a mapping"
 
 
@@ -210,14 +264,16 @@ def _compact(reader: _Reader, node: yaml.Node) -> Iterator[Entry]:
     fields = dict(reader.fields(node, _COMPACT, "the document"))
     rack: str | None = None
     if "rack" in fields and isinstance(fields["rack"], yaml.ScalarNode):
-        rack = str(fields["rack"].value)  # `rack: r01` names one that exists already
+        rack = reader.read(fields["rack"], str, "rack.name")  # `rack: r01` names one that exists already
     elif "rack" in fields:
         for entry in _named(reader, fields["rack"], Rack.KIND.kind, "rack"):
             rack = entry.name
             yield entry
+    reader.bmc_defaults = {}
     defaults: dict[str, Any] = {}
     if "defaults" in fields:
         defaults = reader.read_dataclass(fields["defaults"], ServerSpec, "defaults")
+        reader.bmc_defaults = defaults.get("bmc") or {}
     servers = fields.get("servers")
     if servers is not None and not isinstance(servers, yaml.SequenceNode):
         return reader.wrong(servers, f"servers is {_shown(servers)}", "a list", "write each server after a dash")
@@ -226,6 +282,7 @@ def _compact(reader: _Reader, node: yaml.Node) -> Iterator[Entry]:
             placed = {"rackRef": rack} if rack else {}
             spec = placed | _merge(defaults, entry.spec)
             yield dataclasses.replace(entry, spec=spec)
+    reader.bmc_defaults = {}
 
 
 def _named(reader: _Reader, node: yaml.Node, kind: str, what: str) -> Iterator[Entry]:
@@ -233,12 +290,13 @@ def _named(reader: _Reader, node: yaml.Node, kind: str, what: str) -> Iterator[E
     if not isinstance(node, yaml.MappingNode):
         return reader.wrong(node, f"{what} is {_shown(node)}", "a mapping", "write its fields with values")
     names = [value for key, value in node.value if key.value == "name"]
-    if not names or not isinstance(names[0], yaml.ScalarNode) or not names[0].value:
+    if not names or not isinstance(names[0], yaml.ScalarNode) or not names[0].value or _is_null(names[0]):
         return reader.wrong(node, f"a {what} without a name", "name", "give it a name such as r01-u01")
     rest = [(key, value) for key, value in node.value if key.value != "name"]
     spec_node = yaml.MappingNode(node.tag, rest, node.start_mark, node.end_mark)
     spec = reader.read_dataclass(spec_node, SPECS[kind], what)
-    yield Entry(kind=kind, name=str(names[0].value), spec=spec, origin=reader.origin(node))
+    if name := reader.read(names[0], str, f"{what}.name"):
+        yield Entry(kind=kind, name=name, spec=spec, origin=reader.origin(node))
 
 
 def _merge(defaults: dict[str, Any], own: typing.Mapping[str, Any]) -> dict[str, Any]:
