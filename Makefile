@@ -55,8 +55,8 @@ test: lint ## Run all tests, the boot of a virtual rack among them; REPEAT=5 run
 	@$(PYTHON) -m tests.suite --repeat $(REPEAT) --busy $(BUSY) $(TESTS)
 
 test-fast: SETUP = --python
-test-fast: ## Run the tests that need no real parts and no root: 3 minutes
-	@$(PYTHON) -m pytest -q -m "fast and not long" $(TESTS)
+test-fast: ## Run the tests that need no real parts, no root and no seconds: 2 minutes
+	@$(PYTHON) -m pytest -q --numprocesses 3 -m "fast and not long" $(TESTS)
 
 test-long: ## Run the tests that `make test` leaves out, as each takes minutes: an hour
 	@bin/setup --tests >/dev/null

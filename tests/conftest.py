@@ -60,15 +60,15 @@ REAL_HELPERS: Final = frozenset(
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """A test is `fast` if it needs no real parts, starts no program and is not one of the chaos harness, which plays
-    for minutes.
+    """A test is `fast` if it needs no real parts, starts no program and is not slow, as the chaos harness is.
 
     tests/no_programs.py fails a `fast` test that starts one.
     """
     for item in items:
         fixtures, module = getattr(item, "fixturenames", ()), getattr(item, "module", None)
         needs_real_parts = not REAL_PARTS.isdisjoint(fixtures) or not REAL_HELPERS.isdisjoint(vars(module or object))
-        if not needs_real_parts and "quiet_logs" not in fixtures and item.get_closest_marker("programs") is None:
+        is_marked = any(item.get_closest_marker(name) is not None for name in ("programs", "slow"))
+        if not needs_real_parts and "quiet_logs" not in fixtures and not is_marked:
             item.add_marker("fast")
 
 

@@ -15,6 +15,8 @@ from provisioner.network.control.compile import room
 from tests.network.control.objects import attachment, pool, tenants_server, vpc
 from tests.network.control.world import World
 
+pytestmark = pytest.mark.slow
+
 
 @pytest.fixture
 def world() -> World:

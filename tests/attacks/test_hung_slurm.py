@@ -10,6 +10,8 @@ from provisioner.jobs.slurm import looks, rest
 from tests.jobs.fake_slurmrestd import FakeSlurmrestds
 from tests.maintenance.live_executor import LiveExecutor
 
+pytestmark = pytest.mark.slow
+
 COUNT = 100
 HANGING = [f"slurm-{number:03}" for number in range(COUNT)]
 OTHERS = ["plain", "healthy"]

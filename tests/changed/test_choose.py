@@ -12,6 +12,8 @@ from tests.changed.__main__ import ROOT, describe
 from tests.changed.choose import choose, is_test
 from tests.changed.graph import Graph, read_graph
 
+pytestmark = pytest.mark.slow
+
 FILES: Final[Mapping[str, str]] = {
     "provisioner/rules/__init__.py": "",
     "provisioner/rules/liveness.py": "LIMIT = 3\n",

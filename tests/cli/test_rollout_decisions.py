@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
+import pytest
+
 from provisioner.api import Image, NodePool
 from provisioner.cli.rollout import changes
 from provisioner.cli.rollout.pool_view import PoolView, read_view
@@ -14,6 +16,8 @@ from tests.maintenance.chaos.fake_machine import Habit
 from tests.maintenance.chaos.fake_workloads import FakeJob
 from tests.maintenance.chaos.world import NEW, OLD, World
 from tests.rollout.test_rollout_of_a_fleet import HOUR, begin, images, spoil, status
+
+pytestmark = pytest.mark.slow
 
 
 def view_of(world: World) -> PoolView:

@@ -14,6 +14,8 @@ from tests.fuzz import play as playing
 from tests.fuzz.play import CASES, Crash, attempts, play
 from tests.fuzz.targets import TARGETS, Target
 
+pytestmark = pytest.mark.slow
+
 NAMES = [target.name for target in TARGETS]
 MUTATED = 250
 

@@ -59,7 +59,7 @@ def test_a_source_that_was_full_is_asked_before_one_that_failed(stage1: Stage1, 
     behaviours["boot host", image.file("base")] = full_at_first(1, honest(image.layers["base"]))
     with serving(behaviours) as mirrors:
         assert stage1.boot(mirrors, image, attempts=1) == image.layers, stage1.said
-    assert (len(mirrors.asked("cache", image.file("base"))), len(mirrors.asked("boot host", image.file("base")))) == (1, 2)
+    assert [len(mirrors.asked(source, image.file("base"))) for source in ("cache", "boot host")] == [1, 2]
 
 
 def test_a_manifest_of_a_source_that_is_full_is_waited_for_as_well(stage1: Stage1, image: SignedImage) -> None:

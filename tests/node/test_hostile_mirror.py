@@ -36,6 +36,8 @@ from tests.hostile_mirror import (
     truncating,
 )
 
+pytestmark = pytest.mark.slow
+
 FILE = ImageFile("layer driver", "parts/sha256-9f", hashlib.sha256(ROOT).hexdigest(), len(ROOT))
 
 

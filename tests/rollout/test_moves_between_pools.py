@@ -20,6 +20,8 @@ from tests.maintenance.chaos.replay import LONG
 from tests.maintenance.chaos.world import NEW, OLD, Fleet, World
 from tests.rollout.chaos.troubles import TROUBLES
 
+pytestmark = pytest.mark.slow
+
 HOUR = 3600.0
 STRATEGY = UpgradeStrategy(max_parallel="100%", max_unavailable="100%", canary=Canary(count=1, soak_seconds=600))
 

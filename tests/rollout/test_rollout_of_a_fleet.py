@@ -19,6 +19,8 @@ from tests.maintenance.chaos.fake_machine import Habit
 from tests.maintenance.chaos.fake_workloads import FakeJob
 from tests.maintenance.chaos.world import NEW, OLD, STALE, Fleet, World
 
+pytestmark = pytest.mark.slow
+
 HOUR = 3600.0
 
 

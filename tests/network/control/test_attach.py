@@ -14,6 +14,8 @@ from tests.network.control import objects
 from tests.network.control.objects import attachment, card, group, pool, rule, vpc
 from tests.network.control.world import World
 
+pytestmark = pytest.mark.slow
+
 
 @pytest.fixture
 def world() -> World:

@@ -26,6 +26,8 @@ from provisioner.network.control.compile.security import rules_of
 from provisioner.network.control.compile.view import Endpoint, VPCView, make_view, port_of, route_trouble
 from tests.network.control import objects
 
+pytestmark = pytest.mark.slow
+
 
 def endpoint(dpu: int, address: str, *, function: str = "pf0", state: str = "Tenant", **more: Any) -> Endpoint:
     at = Place(dpu=f"d{dpu}", vtep=f"10.255.0.{dpu}", function=function, mac_address="52:54:00:00:00:01")

@@ -14,6 +14,8 @@ from provisioner.cluster.resources import of
 from tests.network.control.objects import attachment, group, pool, rule, vpc
 from tests.network.control.world import Killed, World
 
+pytestmark = pytest.mark.slow
+
 
 def prepared() -> World:
     """Nobody has led yet, and one attachment is there beside the one that is looked at."""

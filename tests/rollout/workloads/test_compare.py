@@ -18,6 +18,8 @@ from provisioner.rollout.workloads.compare import PRESUMED_AT_MOST, WorkloadVerd
 from provisioner.rollout.workloads.evidence import evidence_against
 from tests.rollout.workloads.newcombe import newcombe
 
+pytestmark = pytest.mark.slow
+
 JOBS = 200
 """Jobs that end on the new image in a rollout that is played."""
 
