@@ -344,6 +344,17 @@ def test_a_node_that_the_api_server_refuses_is_told_on_the_server(make_world: Ca
     assert "admission webhook denied the Node" in condition.message
 
 
+@pytest.mark.parametrize("acceptance", ["Pending", "Rejected"])
+def test_a_server_that_nobody_has_accepted_gets_no_node(make_world: Callable[..., World], acceptance: str) -> None:
+    world = make_world()
+    world.change_spec(acceptance=acceptance)
+    world.order("order-1")
+    assert world.admin.find(NODES, world.name) is None
+    world.change_spec(acceptance="Accepted")
+    world.preparer.reconcile(world.name)
+    assert world.admin.find(NODES, world.name) is not None
+
+
 def test_a_pool_that_does_not_exist_is_waited_for(make_world: Callable[..., World]) -> None:
     world = make_world()
     world.admin.delete(of(NodePool), world.name)

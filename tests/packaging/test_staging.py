@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import io
+import os
 import struct
 import tarfile
 import zipfile
@@ -163,6 +164,7 @@ def test_a_layer_does_not_know_times_owners_or_odd_modes(tmp_path: Path) -> None
         put(root, "usr/bin/a", b"a")
         put(root, "usr/bin/link", "a")
         (root / "usr/bin/a").chmod(mode)
+        os.utime(root / "usr/bin/a", (mode, mode))
     first, second = pack(one, ""), pack(two, "")
     assert first.content == second.content
     with tarfile.open(fileobj=io.BytesIO(first.content), mode="r:gz") as tar:

@@ -84,6 +84,10 @@ def test_frames_are_kept_up_to_a_size(monkeypatch: pytest.MonkeyPatch) -> None:
     assert b"event: reset" in next(follow(told, after="e1-7"))
     for number in (8, 9):
         assert b"event: fleet" in next(follow(told, after=f"e1-{number}")), "nothing after it was lost"
+    listens = follow(told)
+    for _ in range(5):
+        told.publish({"x": "y" * 400}, ())
+    assert b"event: reset" in next(listens), "of five only two are kept"
 
 
 def test_who_listens_to_a_topic_is_told_that_it_changed_and_nothing_else() -> None:
