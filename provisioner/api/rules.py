@@ -168,7 +168,7 @@ _BY_EITHER: Final = _written(
 BMC_ADDRESS_RULES: Final = (
     Rule(
         "!self.contains('@')",
-        "credentials do not belong into the BMC's address, which everybody may read: "
+        "credentials do not belong in the BMC's address, which everybody may read: "
         "put them into a Secret and name it in credentialsName",
     ),
     Rule(

@@ -21,7 +21,7 @@ from tests.network.agent.boot.test_boots import IN_A_VPC, IN_NONE, Booting, boot
 from tests.network.agent.dhcp.clients import running
 from tests.network.agent.rack import Namespace, Rack
 from tests.network.agent.specs import BLUE
-from tests.network.isolation.frames import MARK, count_heard, ear, frame, is_heard, is_silent, send, udp
+from tests.network.isolation.frames import MARK, arrives, count_heard, ear, frame, is_heard, is_silent, send, udp
 
 NEIGHBOUR, MINE = "10.1.0.5", "10.1.0.3"
 OTHER_MAC, BROADCAST = "52:54:00:99:99:99", "ff:ff:ff:ff:ff:ff"
@@ -105,13 +105,11 @@ def test_what_is_not_its_boot_does_not_come_to_the_plane(site: Site, forged: Cal
     plane = Namespace(site.plane())
     with ear(plane, "tohost") as heard:
         for honest in HONEST.values():
-            send(site.host, honest(site))
-            assert is_heard(heard), "what it may send arrives"
+            assert arrives(site.host, honest(site), heard), "what it may send arrives"
         send(site.host, forged(site))
         assert is_silent(heard)
         without_port_rules(where_the_ports_are(site, in_vpc=site.in_vpc), "pf0")
-        send(site.host, forged(site))
-        assert is_heard(heard), "with nothing in its way it would arrive"
+        assert arrives(site.host, forged(site), heard), "with nothing in its way it would arrive"
 
 
 def test_another_port_of_the_dpu_does_not_come_to_the_plane(served: Booting) -> None:
@@ -122,22 +120,23 @@ def test_another_port_of_the_dpu_does_not_come_to_the_plane(served: Booting) -> 
         send(other, asks)
         assert is_silent(heard)
         without_port_rules(Namespace(site.dpu.domain(BLUE)), "pf1")
-        send(other, asks)
-        assert is_heard(heard), "with nothing in its way it would arrive"
+        assert arrives(other, asks, heard), "with nothing in its way it would arrive"
 
 
 def test_with_its_boot_address_it_reaches_nobody_in_its_vpc(served: Booting) -> None:
     site = served.site
     domain, neighbour = Namespace(site.dpu.domain(BLUE)), site.dpu.hosts["pf1"]
     with ear(neighbour) as heard:
-        send(site.host, frame(udp(MINE, NEIGHBOUR), mac=site.host.mac))
-        assert is_heard(heard), "with its address in the VPC it does"
+        assert arrives(site.host, frame(udp(MINE, NEIGHBOUR), mac=site.host.mac), heard), (
+            "with its address in the VPC it does"
+        )
         send(site.host, frame(udp(HOST_ADDRESS, NEIGHBOUR), mac=site.host.mac))
         assert is_silent(heard)
         domain.output("nft", "flush", "ruleset")
         domain.output("sh", "-c", "for f in /proc/sys/net/ipv4/conf/*/rp_filter; do echo 0 > $f; done")
-        send(site.host, frame(udp(HOST_ADDRESS, NEIGHBOUR), mac=site.host.mac))
-        assert is_heard(heard), "with nothing in its way it would"
+        assert arrives(site.host, frame(udp(HOST_ADDRESS, NEIGHBOUR), mac=site.host.mac), heard), (
+            "with nothing in its way it would"
+        )
 
 
 def test_the_plane_takes_for_itself_what_is_served_and_leads_nowhere(served: Booting) -> None:
