@@ -127,9 +127,11 @@ def test_a_job_without_a_time_limit_has_no_end(desk: Desk, slurm: SlurmSite) -> 
 
 def test_jobs_that_ended_are_told_with_how_they_did(desk: Desk, slurm: SlurmSite) -> None:
     began = datetime.now(UTC) - timedelta(seconds=2)
-    scripts = {"COMPLETED": "true", "FAILED": "exit 3", "CANCELLED": FOREVER}
+    runs = slurm.folder / "runs"
+    runs.unlink(missing_ok=True)
+    scripts = {"COMPLETED": "true", "FAILED": "exit 3", "CANCELLED": f"touch {runs}; {FOREVER}"}
     jobs = {state: slurm.submit(script, "-J", state, "-w", NODE, "-n1") for state, script in scripts.items()}
-    slurm.wait_for_job(jobs["CANCELLED"], "RUNNING")
+    slurm.wait_for(runs.exists, "a script that can be sent a signal")
     slurm.command("scancel", jobs["CANCELLED"])
     for state, job in jobs.items():
         slurm.wait_for_job(job, state)
