@@ -19,6 +19,7 @@ from provisioner.inventory.lists.entries import CHASSIS_ANNOTATION, Entry, Mista
 Object = Mapping[str, Any]
 
 SYSTEM_UUID: Final = "system UUID"
+POSITION: Final = "position"
 _USUAL_PORTS: Final = {"https": 443, "ipmi": 623}
 _PORTS: Final = {**_USUAL_PORTS, "http": 80}
 
@@ -26,9 +27,9 @@ _PORTS: Final = {**_USUAL_PORTS, "http": 80}
 class Claim(NamedTuple):
     """Something that at most one machine has: `("MAC address", "52:54:00:12:34:56")`.
 
-    Of what has parts, such as a BMC of several systems, `part` claims one of them, and an empty one claims all.
-    `together`: machines that have one of these in common may have the value together, as the nodes of one chassis their
-    place in the rack.
+    Of what has parts, such as a BMC of several systems or a position of several nodes, `part` claims one of them, and
+    an empty one claims all. `together`: machines that have one of these in common share the value rightly, as the nodes
+    of one chassis share its position.
     """
 
     what: str
@@ -42,8 +43,6 @@ class Claim(NamedTuple):
 
     def clashes(self, other: Claim) -> bool:
         """Whether two machines cannot make these claims."""
-        if self.together & other.together:
-            return False
         either_is_whole = not self.part or not other.part
         return self.whole == other.whole and (either_is_whole or self.part == other.part)
 
@@ -82,9 +81,11 @@ def claims_of(
     if spec.get("position") and spec.get("rackRef") and not spec.get("dpu"):
         chassis = (annotations or {}).get(CHASSIS_ANNOTATION) or ""
         is_known = bool(chassis) and not is_placeholder_serial(chassis)
-        together = [f"chassis {chassis.upper()}"] if is_known else []
-        together += [f"BMC {bmc_endpoint(bmc['address'])}"] if bmc.get("address") else []
-        yield Claim("position", f"{spec['position']} of rack {spec['rackRef']}", together=frozenset(together))
+        endpoint = f"BMC {bmc_endpoint(bmc['address'])}" if bmc.get("address") else ""
+        together = frozenset(filter(None, (f"chassis {chassis.upper()}" if is_known else "", endpoint)))
+        is_own = bool(serial) and not is_placeholder_serial(serial)
+        node = f"serial number {serial.upper()}" if is_own else " ".join(filter(None, (endpoint, system)))
+        yield Claim(POSITION, f"{spec['position']} of rack {spec['rackRef']}", node, together)
 
 
 def system_uuid_claim(uuid: str) -> Claim:
@@ -125,7 +126,14 @@ class _Holder:
         return f"{self.name} ({self.place})"
 
 
-def find_duplicates(entries: Iterable[Entry], existing: Iterable[Object]) -> tuple[Mistake, ...]:
+class Duplicates(NamedTuple):
+    """`mistakes`: what two machines cannot share; `notes`: what they can, but seldom do."""
+
+    mistakes: tuple[Mistake, ...]
+    notes: tuple[str, ...]
+
+
+def find_duplicates(entries: Iterable[Entry], existing: Iterable[Object]) -> Duplicates:
     """Every claim that two machines make: two rows of the file, or a row and an object in the cluster; both are named.
 
     An object in the cluster that the file names too counts as it will be. Machines discovered at `existing` that nobody
@@ -134,7 +142,8 @@ def find_duplicates(entries: Iterable[Entry], existing: Iterable[Object]) -> tup
     holders: dict[Claim, list[tuple[Claim, _Holder]]] = defaultdict(list)
     by_name = {(body["kind"], body["metadata"]["name"]): body for body in existing}
     first_named: dict[tuple[str, str], Origin] = {}
-    mistakes = []
+    mistakes: list[Mistake] = []
+    notes: list[str] = []
     for entry in entries:
         key = (entry.kind, entry.name)
         if key in first_named:
@@ -153,37 +162,47 @@ def find_duplicates(entries: Iterable[Entry], existing: Iterable[Object]) -> tup
                 if claim.whole in holders:
                     holders[claim.whole].append((claim, _Holder(f"{kind} {name}", "in the cluster", None)))
     for whole, claimed in holders.items():
-        for claim, claimants in _by_part(whole, claimed):
+        if frozenset.intersection(*(claim.together for claim, _ in claimed)):
+            continue
+        by_part = _by_part(whole, claimed)
+        if whole.what == POSITION and len(by_part) > 1:
+            notes.append(_note_of_position(whole, claimed))
+        for claim, claimants in by_part.items():
             origin = next((holder.origin for holder in reversed(claimants) if holder.origin), None)
             if len(claimants) > 1 and origin is not None:
                 first, *others = claimants
                 observed = f"{claim} of {first} is also that of {', '.join(map(str, others))}"
                 mistakes.append(Mistake(origin, observed, "one machine to have it", _remedy(claim, others)))
-    return tuple(mistakes)
+    return Duplicates(tuple(mistakes), tuple(notes))
 
 
-def _by_part(whole: Claim, claimed: list[tuple[Claim, _Holder]]) -> Iterator[tuple[Claim, list[_Holder]]]:
-    """Who clashes with each other: nobody, where all may have it together; all, where somebody claims the whole; and
-    otherwise those of the same part."""
-    if frozenset.intersection(*(claim.together for claim, _ in claimed)):
-        return
+def _by_part(whole: Claim, claimed: list[tuple[Claim, _Holder]]) -> dict[Claim, list[_Holder]]:
+    """Who clashes with each other: all, where somebody claims the whole, and otherwise those of the same part."""
     if any(not claim.part for claim, _ in claimed):
-        yield whole, [holder for _, holder in claimed]
-        return
+        return {whole: [holder for _, holder in claimed]}
     parts: dict[Claim, list[_Holder]] = defaultdict(list)
     for claim, holder in claimed:
-        parts[claim].append(holder)
-    yield from parts.items()
+        parts[claim._replace(together=frozenset())].append(holder)
+    return parts
 
+
+def _note_of_position(whole: Claim, claimed: list[tuple[Claim, _Holder]]) -> str:
+    *others, last = (str(holder) for _, holder in claimed)
+    return (
+        f"{', '.join(others)} and {last} are at {whole}: if they are nodes of one chassis, add {_NAME_THE_CHASSIS}; if "
+        "not, correct the position"
+    )
+
+
+_NAME_THE_CHASSIS: Final = f"a column Chassis Serial Number (annotation {CHASSIS_ANNOTATION})"
 
 _OF_NODES: Final = {
-    "position": "if they are nodes of one chassis: add a column Chassis Serial Number (annotation "
-    f"{CHASSIS_ANNOTATION}), or BMC System ID where they share a BMC",
+    POSITION: f"if they are nodes of one chassis: add {_NAME_THE_CHASSIS}, or BMC System ID where they share a BMC",
     "serial number": "if it is that of a chassis with several nodes: --column chassis-serial-number=HEADER, and a "
     "column Node Serial Number for their own",
     "BMC address": "where one BMC serves several nodes by Redfish: add a column BMC System ID (spec.bmc.systemID)",
 }
-"""How the nodes of one chassis are told apart, by what they were taken to share."""
+"""How to list the nodes of one chassis, by what they seem to share."""
 
 
 def _remedy(claim: Claim, others: list[_Holder]) -> str:

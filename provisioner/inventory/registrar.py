@@ -101,7 +101,8 @@ def plan_registration(cluster: Cluster, packing_list: PackingList, *, acceptance
     ]
     racks = [decode(Rack, body) for body in existing if body["kind"] == "Rack"]
     servers = {body["metadata"]["name"] for body in existing if body["kind"] == "Server"}
-    mistakes = [*find_duplicates(entries, existing), *find_dangling(entries, known_racks(entries, racks), servers)]
+    duplicates = find_duplicates(entries, existing)
+    mistakes = [*duplicates.mistakes, *find_dangling(entries, known_racks(entries, racks), servers)]
     secrets = patience.call(lambda: _read_secrets(cluster, entries))
     written = {(entry.kind, entry.name) for entry in entries if entry.kind == Rack.KIND.kind}
     steps: list[Step] = []
@@ -120,9 +121,9 @@ def plan_registration(cluster: Cluster, packing_list: PackingList, *, acceptance
         if entry.credentials is not None:
             steps.append(_credentials_step(entry, entry.credentials, secrets))
     if mistakes:
-        raise BadPackingList(tuple(mistakes), packing_list.notes)
-    notes = [*packing_list.notes, *_missing_pools(cluster, entries)]
-    return Plan((*steps, *supersede(entries, existing)), tuple(notes))
+        raise BadPackingList(tuple(mistakes), (*packing_list.notes, *duplicates.notes))
+    notes = (*packing_list.notes, *duplicates.notes, *_missing_pools(cluster, entries))
+    return Plan((*steps, *supersede(entries, existing)), notes)
 
 
 def carry_out(

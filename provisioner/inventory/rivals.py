@@ -6,12 +6,12 @@ import threading
 from collections.abc import Callable, Iterable, Mapping
 from typing import Any, Final
 
-from provisioner.inventory.duplicates import Claim, claims_of
+from provisioner.inventory.duplicates import POSITION, Claim, claims_of
 from provisioner.rules.identity import precedence
 
 Object = Mapping[str, Any]
 
-_HARMLESS: Final = ("position",)
+_HARMLESS: Final = (POSITION,)
 """A wrong place in a rack misleads a technician; it boots no wrong machine."""
 
 

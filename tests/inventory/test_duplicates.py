@@ -77,12 +77,6 @@ ONLY_ONE = [
     ("BMC address", {"bmc": {"address": "https://b"}}, {"bmc": {"address": "https://b", "systemID": "1"}}, "b"),
     ("BMC address", {"bmc": {"address": "https://b", "systemID": "1"}}, {"bmc": {"address": "https://b/"}}, "b"),
     ("position", {"position": "u07"}, {"position": "u07"}, "u07 of rack r01"),
-    (
-        "position",
-        {"position": "u04", "serialNumber": "A4", "bmc": {"address": "https://10.90.7.4"}},
-        {"position": "u04", "serialNumber": "A5", "bmc": {"address": "https://10.90.7.5"}},
-        "u04 of rack r01",
-    ),
 ]
 
 
@@ -105,7 +99,7 @@ def of_nodes(what: str, value: str) -> str:
 
 @pytest.mark.parametrize(("what", "one", "two", "value"), ONLY_ONE)
 def test_a_duplicate_within_the_file_names_both_lines(what: str, one: dict, two: dict, value: str) -> None:  # type: ignore[type-arg]
-    mistakes = find_duplicates([entry("a", 2, **one), entry("c", 3), entry("b", 7, **two)], [])
+    mistakes, _ = find_duplicates([entry("a", 2, **one), entry("c", 3), entry("b", 7, **two)], [])
     assert [str(mistake) for mistake in mistakes] == [
         f"r.csv:7: {what} {value} of Server a (r.csv:2) is also that of Server b (r.csv:7), "
         f"expected one machine to have it; correct the {what} of one of them{of_nodes(what, value)}"
@@ -115,7 +109,7 @@ def test_a_duplicate_within_the_file_names_both_lines(what: str, one: dict, two:
 @pytest.mark.parametrize(("what", "one", "two", "value"), ONLY_ONE)
 def test_a_duplicate_of_an_object_in_the_cluster_names_it(what: str, one: dict, two: dict, value: str) -> None:  # type: ignore[type-arg]
     existing = [stored("old", rackRef="r01", **{"bootMACAddress": "52:54:00:bb:00:01"} | two)]
-    (mistake,) = find_duplicates([entry("a", 2, **one)], existing)
+    (mistake,) = find_duplicates([entry("a", 2, **one)], existing).mistakes
     assert mistake.observed == f"{what} {value} of Server a (r.csv:2) is also that of Server old (in the cluster)"
     assert (
         mistake.remedy
@@ -125,7 +119,7 @@ def test_a_duplicate_of_an_object_in_the_cluster_names_it(what: str, one: dict, 
 
 def test_an_allocated_address_is_taken() -> None:
     existing = [stored("old", status={"address": "10.80.0.9"}, bootMACAddress="52:54:00:bb:00:01")]
-    (mistake,) = find_duplicates([entry("a", 2, bootAddress="10.80.0.9")], existing)
+    (mistake,) = find_duplicates([entry("a", 2, bootAddress="10.80.0.9")], existing).mistakes
     assert "address 10.80.0.9 of Server a (r.csv:2) is also that of Server old" in mistake.observed
 
 
@@ -134,13 +128,13 @@ def test_an_object_that_the_file_names_counts_as_it_will_be() -> None:
         stored("a", bootMACAddress="52:54:00:00:00:03", serialNumber="A"),
         stored("b", bootMACAddress="52:54:00:00:00:02", serialNumber="B"),
     ]
-    assert find_duplicates([entry("a", 2), entry("b", 3)], existing) == ()
-    (mistake,) = find_duplicates([entry("a", 2), entry("b", 3, serialNumber="A")], existing)
+    assert find_duplicates([entry("a", 2), entry("b", 3)], existing) == ((), ())
+    (mistake,) = find_duplicates([entry("a", 2), entry("b", 3, serialNumber="A")], existing).mistakes
     assert "serial number A of Server a (r.csv:2) is also that of Server b (r.csv:3)" in mistake.observed
 
 
 def test_a_name_that_occurs_twice_is_refused() -> None:
-    (mistake,) = find_duplicates([entry("a", 2), entry("a", 3)], [])
+    (mistake,) = find_duplicates([entry("a", 2), entry("a", 3)], []).mistakes
     assert str(mistake).startswith("r.csv:3: Server a occurs again; it is on r.csv:2 already")
 
 
@@ -148,49 +142,46 @@ def test_a_name_that_occurs_twice_is_refused() -> None:
     ("spec", "what"), [({"position": "u12"}, "position"), ({"serialNumber": "U12"}, "serial number")]
 )
 def test_a_name_that_was_made_of_what_nodes_share_is_to_be_given_in_a_column(spec: dict[str, str], what: str) -> None:
-    (mistake,) = find_duplicates([entry("r01-u12", line, **spec) for line in (2, 3)], [])
+    (mistake,) = find_duplicates([entry("r01-u12", line, **spec) for line in (2, 3)], []).mistakes
     assert mistake.remedy == (
         f"correct the {what} of one of them, or remove it; for the nodes of one chassis add a column Name"
     )
 
 
 def test_three_claimants_are_all_named() -> None:
-    (mistake,) = find_duplicates([entry(name, line, position="u1") for line, name in enumerate("abc", 2)], [])
+    (mistake,) = find_duplicates([entry(name, line, position="u1") for line, name in enumerate("abc", 2)], []).mistakes
     assert "of Server a (r.csv:2) is also that of Server b (r.csv:3), Server c (r.csv:4)" in mistake.observed
 
 
 def test_what_may_be_shared_is_shared() -> None:
     chassis = {"address": "https://bmc"}
-    assert (
-        find_duplicates(
-            [
-                entry("a", 2, position="u1", bmc=chassis | {"systemID": "1"}),
-                entry("b", 3, position="u1", rackRef="r09", bmc=chassis | {"systemID": "2"}),
-                entry("d", 6, bmc={"address": "https://bmc:8443"}),
-                entry("e", 7, bmc={"address": "http://bmc"}),
-                entry("a-dpu", 4, dpu={"hostRef": "r01-u01"}, serialNumber="X"),
-                entry("c", 5, serialNumber="X"),
-            ],
-            [stored("r09", kind="Rack", subnets=[])],
-        )
-        == ()
-    )
+    assert find_duplicates(
+        [
+            entry("a", 2, position="u1", bmc=chassis | {"systemID": "1"}),
+            entry("b", 3, position="u1", rackRef="r09", bmc=chassis | {"systemID": "2"}),
+            entry("d", 6, bmc={"address": "https://bmc:8443"}),
+            entry("e", 7, bmc={"address": "http://bmc"}),
+            entry("a-dpu", 4, dpu={"hostRef": "r01-u01"}, serialNumber="X"),
+            entry("c", 5, serialNumber="X"),
+        ],
+        [stored("r09", kind="Rack", subnets=[])],
+    ) == ((), ())
 
 
 CHASSIS = "provisioner.dev/chassis-serial-number"
 
 
 @pytest.mark.parametrize(
-    ("chassis", "is_shared"),
+    ("chassis", "is_noted"),
     [
-        (("C1", "C1", "c1"), True),
-        (("C1", "C1", "C2"), False),
-        (("C1", "C1", None), False),
-        (("Default string", "Default string", "Default string"), False),
+        (("C1", "C1", "c1"), False),
+        (("C1", "C1", "C2"), True),
+        (("C1", "C1", None), True),
+        (("Default string", "Default string", "Default string"), True),
     ],
 )
-def test_a_place_is_shared_by_the_nodes_of_one_chassis_alone(
-    chassis: tuple[str | None, ...], *, is_shared: bool
+def test_servers_at_one_position_are_noted_unless_they_are_nodes_of_one_chassis(
+    chassis: tuple[str | None, ...], *, is_noted: bool
 ) -> None:
     one, two, three = ({CHASSIS: serial} if serial else {} for serial in chassis)
     entries = [
@@ -199,27 +190,34 @@ def test_a_place_is_shared_by_the_nodes_of_one_chassis_alone(
     ]
     old = stored("c", rackRef="r01", position="u1", serialNumber="C")
     old["metadata"]["annotations"] = three
-    mistakes = find_duplicates(entries, [old])
-    assert [mistake.observed for mistake in mistakes] == (
-        []
-        if is_shared
-        else [
-            "position u1 of rack r01 of Server a (r.csv:2) is also that of Server b (r.csv:3), "
-            "Server c (in the cluster)"
-        ]
+    mistakes, notes = find_duplicates(entries, [old])
+    assert mistakes == ()
+    assert [note.partition(": ")[0] for note in notes] == (
+        ["Server a (r.csv:2), Server b (r.csv:3) and Server c (in the cluster) are at position u1 of rack r01"]
+        if is_noted
+        else []
     )
+
+
+@pytest.mark.parametrize("chassis", ["C1", ""])
+def test_servers_that_nothing_tells_apart_share_a_position_in_one_chassis_alone(chassis: str) -> None:
+    entries = [
+        replace(entry(name, line, position="u1"), annotations={CHASSIS: chassis}) for line, name in enumerate("ab", 2)
+    ]
+    mistakes, notes = find_duplicates(entries, [])
+    assert ([mistake.origin.line for mistake in mistakes], notes) == ([] if chassis else [3], ())
 
 
 def test_a_server_that_a_file_names_stays_in_its_chassis() -> None:
     old = stored("a", rackRef="r01", position="u1")
     old["metadata"]["annotations"] = {CHASSIS: "C1"}
     entries = [entry("a", 2), replace(entry("b", 3, position="u1"), annotations={CHASSIS: "C1"})]
-    assert find_duplicates(entries, [old]) == ()
+    assert find_duplicates(entries, [old]) == ((), ())
 
 
 def test_two_systems_in_the_cluster_are_not_reported_for_a_file_that_names_a_third() -> None:
     existing = [stored(name, bmc={"address": "https://b", "systemID": "1"}) for name in ("old", "older")]
-    assert find_duplicates([entry("a", 2, bmc={"address": "https://b", "systemID": "2"})], existing) == ()
+    assert find_duplicates([entry("a", 2, bmc={"address": "https://b", "systemID": "2"})], existing) == ((), ())
 
 
 def test_a_machine_that_was_switched_on_before_it_was_registered_is_superseded() -> None:
@@ -229,7 +227,7 @@ def test_a_machine_that_was_switched_on_before_it_was_registered_is_superseded()
         stored("r02-u02", bootMACAddress="52:54:00:00:00:0a", acceptance="Pending"),
     ]
     entries = [entry("a", 2)]
-    assert find_duplicates(entries, [unknown, *others]) == ()
+    assert find_duplicates(entries, [unknown, *others]) == ((), ())
     (step,) = supersede(entries, [unknown, *others])
     assert (step.action, step.name, step.uid) == ("delete", "unknown-525400000002", "uid-unknown-525400000002")
     assert step.reason == "it is Server a now"
@@ -237,5 +235,5 @@ def test_a_machine_that_was_switched_on_before_it_was_registered_is_superseded()
 
 def test_a_stranger_that_was_accepted_is_a_duplicate_like_any_other() -> None:
     accepted = stored("unknown-525400000002", bootMACAddress="52:54:00:00:00:02", acceptance="Accepted")
-    assert len(find_duplicates([entry("a", 2)], [accepted])) == 1
+    assert len(find_duplicates([entry("a", 2)], [accepted]).mistakes) == 1
     assert supersede([entry("a", 2)], [accepted]) == ()

@@ -38,15 +38,33 @@ def servers(text: str) -> tuple[Entry, ...]:
     ids=["chassis", "chassis and nodes", "own BMCs in one place", "one BMC in one place", "one BMC's MAC"],
 )
 def test_nodes_of_one_chassis_share_what_is_the_chassiss(text: str) -> None:
-    assert find_duplicates(servers(text), []) == ()
+    assert find_duplicates(servers(text), []) == ((), ())
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        f"Name,MAC,U,Node S/N\na,{ONE},10,S1\nb,{TWO},10,S2\n",
+        f"Name,MAC,U,BMC\na,{ONE},10,10.6.0.1\nb,{TWO},10,10.6.0.2\n",
+        f"Name,MAC,U,S/N,BMC\na,{ONE},10,S1,\nb,{TWO},10,,10.6.0.2\n",
+    ],
+    ids=["serial numbers", "BMCs", "a serial number and a BMC"],
+)
+def test_servers_that_something_tells_apart_may_be_at_one_position_which_is_noted(text: str) -> None:
+    assert find_duplicates(servers(text), []) == (
+        (),
+        (
+            "Server a (r01.csv:2) and Server b (r01.csv:3) are at position u10 of rack r01: if they are nodes of one "
+            "chassis, add a column Chassis Serial Number (annotation provisioner.dev/chassis-serial-number); if not, "
+            "correct the position",
+        ),
+    )
 
 
 @pytest.mark.parametrize(
     ("text", "what"),
     [
         (f"Name,MAC,U\na,{ONE},10\nb,{TWO},10\n", "position u10 of rack r01"),
-        (f"Name,MAC,U,Node S/N\na,{ONE},10,S1\nb,{TWO},10,S2\n", "position u10 of rack r01"),
-        (f"Name,MAC,U,BMC\na,{ONE},10,10.6.0.1\nb,{TWO},10,10.6.0.2\n", "position u10 of rack r01"),
         (f"Name,MAC,U,S/N\na,{ONE},10,S1\nb,{TWO},10,\n", "position u10 of rack r01"),
         (f"Name,MAC,Chassis S/N,Node S/N\na,{ONE},C1,N1\nb,{TWO},C1,N1\n", "serial number N1"),
         (
@@ -60,13 +78,13 @@ def test_nodes_of_one_chassis_share_what_is_the_chassiss(text: str) -> None:
     ],
 )
 def test_what_tells_nodes_apart_is_still_demanded(text: str, what: str) -> None:
-    mistakes = find_duplicates(servers(text), [])
+    mistakes, _ = find_duplicates(servers(text), [])
     assert [mistake.observed.partition(" of Server a")[0] for mistake in mistakes] == [what]
 
 
 def test_the_remedies_for_one_serial_number_of_several_nodes_work() -> None:
     text = f"Name,MAC,Serial\na,{ONE},S1\nb,{TWO},S1\n"
-    (mistake,) = find_duplicates(servers(text), [])
+    (mistake,) = find_duplicates(servers(text), []).mistakes
     assert "--column chassis-serial-number=HEADER, and a column Node Serial Number" in mistake.remedy
     packing_list, mistakes = read_csv(
         text.replace("Serial\n", "Serial,Node Serial Number\n").replace("S1\nb", "S1,N1\nb"),
@@ -74,7 +92,7 @@ def test_the_remedies_for_one_serial_number_of_several_nodes_work() -> None:
         rack="r01",
         columns={"chassisSerialNumber": "Serial"},
     )
-    assert (mistakes, find_duplicates(packing_list.entries, [])) == ((), ())
+    assert (mistakes, find_duplicates(packing_list.entries, [])) == ((), ((), ()))
     assert [entry.spec.get("serialNumber") for entry in packing_list.entries] == ["N1", None]
 
 
@@ -172,12 +190,12 @@ def test_a_vendors_placeholder_is_no_serial_number(serial: str) -> None:
     assert is_placeholder_serial(serial)
     packing_list, mistakes = read(f"Name;MAC;S/N\na;{ONE};{serial}\nb;{TWO};{serial}\n")
     assert mistakes == ()
-    assert find_duplicates(packing_list.entries, []) == ()
+    assert find_duplicates(packing_list.entries, []) == ((), ())
     assert [entry.spec.get("serialNumber") for entry in packing_list.entries] == [None, None]
     assert packing_list.notes[0].startswith("r01.csv:2, column S/N: ")
     stored = {"kind": "Server", "metadata": {"name": "c"}, "spec": {"serialNumber": serial, "rackRef": "r09"}}
     registered = Entry("Server", "d", {"serialNumber": serial, "bootMACAddress": ONE}, packing_list.entries[0].origin)
-    assert find_duplicates([registered], [stored]) == ()
+    assert find_duplicates([registered], [stored]) == ((), ())
 
 
 @pytest.mark.parametrize("serial", ["S1", "X0", "00000001", "01234567890X", "ABC123", "SN1", "OEM7"])

@@ -104,9 +104,8 @@ class Recorder:
 
 def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter, config: pytest.Config) -> None:
     """End a run that failed with what failed and why, the command that repeats it, and where its files are."""
-    failed = {
-        report.nodeid: report for key in ("failed", "error") for report in terminalreporter.stats.get(key, ())
-    }  # fmt: skip
+    reports = [report for key in ("failed", "error") for report in terminalreporter.stats.get(key, ())]
+    failed = {report.nodeid: report for report in reports}
     if not failed or "PYTEST_XDIST_WORKER" in os.environ:
         return
     tests = [shlex.quote(test) for test in failed]

@@ -91,10 +91,7 @@ def register(module: AnsibleModule, cluster: Any, wanted: PackingList, acceptanc
 
 def mistaken(bad: BadPackingList) -> dict[str, Any]:
     """Arguments of fail_json: each mistake with place, observed, expected and remedy."""
-    mistakes = [
-        {"origin": str(m.origin), "observed": m.observed, "expected": m.expected, "remedy": m.remedy}
-        for m in bad.mistakes
-    ]
+    mistakes = [mistake.fields() for mistake in bad.mistakes]
     return {"msg": str(bad), "mistakes": mistakes, "notes": list(bad.notes), "remedy": bad.hint, "changed": False}
 
 

@@ -217,10 +217,7 @@ def _with_rack(packing_list: PackingList, name: str, subnet: dict[str, Any]) -> 
 
 def _show_mistakes(bad: BadPackingList, output: str) -> None:
     if output == "json":
-        mistakes = [
-            {"origin": str(m.origin), "observed": m.observed, "expected": m.expected, "remedy": m.remedy}
-            for m in bad.mistakes
-        ]
+        mistakes = [mistake.fields() for mistake in bad.mistakes]
         printer.show(json.dumps({"mistakes": mistakes, "notes": bad.notes}, indent=2))
         return
     for mistake in bad.mistakes:

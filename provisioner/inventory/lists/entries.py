@@ -39,6 +39,15 @@ class Mistake:
     def __str__(self) -> str:
         return f"{self.origin}: {self.observed}, expected {self.expected}; {self.remedy}"
 
+    def fields(self) -> dict[str, str]:
+        """For JSON."""
+        return {
+            "origin": str(self.origin),
+            "observed": self.observed,
+            "expected": self.expected,
+            "remedy": self.remedy,
+        }
+
 
 class BadPackingList(Refused):
     """The file cannot be registered; `mistakes` are all of them, so that a person corrects them in one go. `notes`: as
