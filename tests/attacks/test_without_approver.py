@@ -29,6 +29,7 @@ from tests.join.test_csr_decisions import (
     BY_NODE,
     BY_TOKEN,
     CREDENTIAL,
+    HIDING,
     JOINED,
     NODE_FACTS,
     TOKEN_FACTS,
@@ -136,6 +137,13 @@ ATTACKS = {
     "a server that is being deleted": Attack("ServerDeleted", BY_NODE, replace(NODE_FACTS, server=GOING), NO_SERVER),
     "a server that was rejected": Attack(
         "NotAccepted", BY_NODE, replace(NODE_FACTS, server=with_spec(JOINED, acceptance="Rejected")), NO_SERVER
+    ),
+    "another name, with the server's own hidden in the key": Attack(
+        "UnknownServer",
+        replace(BY_TOKEN, pem=certificate_pem(HIDING, "system:node:control-plane-1")),
+        TOKEN_FACTS,
+        NO_SERVER,
+        "ApproveBootstrap",
     ),
     "another server's name": Attack(
         "NotItsOwnName", replace(BY_NODE, username="system:node:r01-u02"), NODE_FACTS, ANY_CREDENTIAL

@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import base64
 from dataclasses import dataclass
+from math import lcm
 
 from cryptography import x509
 from cryptography.hazmat.primitives import hashes
-from cryptography.hazmat.primitives.asymmetric import ec
+from cryptography.hazmat.primitives.asymmetric import ec, rsa
 from cryptography.hazmat.primitives.serialization import Encoding, PublicFormat
 
 KEY = ec.derive_private_key(0x5EED, ec.SECP256R1())
@@ -16,6 +17,7 @@ _ECDSA_SHA256 = bytes.fromhex("300a06082a8648ce3d040302")
 
 EXTENSION_REQUEST = bytes.fromhex("06092a864886f70d01090e")
 ALTERNATIVE_NAME = bytes.fromhex("0603551d11")
+COMMON_NAME = bytes.fromhex("0603550403")
 TLS_FEATURE = bytes.fromhex("06082b06010505070118")
 AUTHORITY_INFORMATION = bytes.fromhex("06082b06010505070101")
 OCSP = bytes.fromhex("06082b06010505073001")
@@ -84,3 +86,14 @@ def signed(tbs: bytes) -> bytes:
 def armoured(der: bytes) -> bytes:
     body = base64.encodebytes(der)
     return b"-----BEGIN CERTIFICATE REQUEST-----\n" + body + b"-----END CERTIFICATE REQUEST-----\n"
+
+
+def key_that_hides(hidden: bytes) -> rsa.RSAPrivateKey:
+    """An RSA key that any parser takes, whose modulus begins with 0xC0 and `hidden`: p is 2^2203-1, q those bytes."""
+    p, spare_bits = (1 << 2203) - 1, 21  # together whole bytes
+    first = int.from_bytes(b"\xc0" + hidden) << spare_bits | 1
+    q = next(odd for odd in range(first, first + (1 << spare_bits), 2) if pow(2, odd - 1, odd) == 1)
+    d = pow(65537, -1, lcm(p - 1, q - 1))
+    crt = rsa.rsa_crt_dmp1(d, p), rsa.rsa_crt_dmq1(d, q), rsa.rsa_crt_iqmp(p, q)
+    public = rsa.RSAPublicNumbers(65537, p * q)
+    return rsa.RSAPrivateNumbers(p, q, d, *crt, public).private_key(unsafe_skip_rsa_key_validation=True)

@@ -30,6 +30,7 @@ from provisioner.join.mint import BOOTSTRAP_GROUP
 from tests.join.der import (
     ALTERNATIVE_NAME,
     AUTHORITY_INFORMATION,
+    COMMON_NAME,
     EDI_PARTY_NAME,
     KEY,
     OCSP,
@@ -39,6 +40,7 @@ from tests.join.der import (
     armoured,
     content,
     extensions,
+    key_that_hides,
     signed,
     tlv,
 )
@@ -251,7 +253,7 @@ def test_a_request_that_cannot_be_read_is_decided_by_who_asks_and_for_whom(why: 
 @pytest.mark.parametrize("tag", [0x0C, 0x13, 0x14, 0x16, 0x1C, 0x1E])
 def test_whose_name_is_asked_for_is_known_in_each_kind_of_string_and_wherever_it_stands(tag: int) -> None:
     encoding = {0x1C: "utf-32-be", 0x1E: "utf-16-be"}.get(tag, "ascii")
-    common_name = tlv(0x30, bytes.fromhex("0603550403") + tlv(tag, "system:node:r01-u01".encode(encoding)))
+    common_name = tlv(0x30, COMMON_NAME + tlv(tag, "system:node:r01-u01".encode(encoding)))
     first = content(Parts.of(certificate_pem(KEY, "somebody")).subject)
     pem = signed(replace(Parts.of(BY_NODE.pem), subject=tlv(0x30, first + tlv(0x31, common_name))).whole())
     for odd in (pem, b"Subject: r01\n" + pem + BY_TOKEN.pem, pem.replace(b"-----\n", b"-----\nProc-Type: 4\n\n", 1)):
@@ -275,6 +277,30 @@ def test_names_hidden_in_a_second_extension_request_are_refused() -> None:
     request = replace(BY_NODE, signer=SERVING_SIGNER, usages=("digital signature", "server auth"), pem=good)
     assert judge(request, NODE_FACTS) == ApproveServing()
     assert reason(replace(request, pem=pem), NODE_FACTS) == "WrongSubject"
+
+
+HIDING = key_that_hides(COMMON_NAME + tlv(0x0C, b"system:node:r01-u01"))
+"""Its modulus looks like a common name: of each request with it, the server's name is one of the names asked for."""
+
+
+@pytest.mark.parametrize(("honest", "facts"), [(BY_TOKEN, TOKEN_FACTS), (BY_NODE, NODE_FACTS)], ids=["token", "node"])
+def test_a_server_does_not_get_another_name_by_hiding_its_own_in_its_key(
+    honest: CertificateRequest, facts: CertificateFacts
+) -> None:
+    """Only the name in the subject counts: that is the one that the API server's signer writes into the certificate."""
+    request = replace(honest, pem=certificate_pem(HIDING, "system:node:control-plane-1"))
+    assert asked_names(request) == ("control-plane-1", "r01-u01"), "so the approver judges it by the facts of r01-u01"
+    assert reason(request, facts) == "UnknownServer"
+
+
+@pytest.mark.parametrize(("honest", "facts"), [(BY_TOKEN, TOKEN_FACTS), (BY_NODE, NODE_FACTS)], ids=["token", "node"])
+def test_a_server_gets_its_own_name_whatever_its_key_looks_like(
+    honest: CertificateRequest, facts: CertificateFacts
+) -> None:
+    request = replace(honest, pem=certificate_pem(HIDING, "system:node:r01-u01"))
+    assert asked_names(request) == ("r01-u01",)
+    assert judge(request, facts) == judge(honest, facts)
+    assert isinstance(judge(request, facts), ApproveBootstrap | ApproveRenewal)
 
 
 def test_a_request_is_read_as_the_api_server_wrote_it() -> None:

@@ -13,7 +13,7 @@ from provisioner.maintenance.decide import cannot_be_taken_back, decide
 from provisioner.maintenance.facts import MaintenanceFacts
 from provisioner.maintenance.phases.verdict import read_verdict
 from provisioner.maintenance.status.record import note
-from provisioner.maintenance.steps import Evict, WriteStatus
+from provisioner.maintenance.steps import Evict, NeedId, WriteStatus
 from provisioner.rules.requests import merge
 from tests.maintenance.samples import NOON, requestor
 from tests.maintenance.situations import facts, later, node, pool
@@ -74,6 +74,33 @@ def test_one_that_is_seen_empty_after_its_time_is_over() -> None:
     step = decide(draining(NOTHING), later(LIMIT + 1))
     assert isinstance(step, WriteStatus)
     assert (read_verdict(step.status), step.status.phase) == (None, "Drained")
+
+
+def drained(work: Work) -> MaintenanceFacts:
+    """It was empty, and is about to be rebooted, under Now."""
+    found = draining(work)
+    (asked,) = found.maintenance.spec.requestors
+    reboots = replace(
+        found.maintenance, spec=replace(found.maintenance.spec, requestors=(replace(asked, action="Reboot"),))
+    )
+    status = note(reboots.status, NOON, "Drained", "in words", phase="Drained")
+    return replace(found, maintenance=replace(reboots, status=status), wanted=merge(reboots))
+
+
+@pytest.mark.parametrize("work", [A_POD, A_JOB], ids=["a pod", "a job"])
+def test_a_server_on_which_something_runs_again_is_emptied_again_before_it_reboots(work: Work) -> None:
+    """Also of what is no job: it would be killed by the reboot without a word."""
+    step = decide(drained(work), later(60))
+    assert isinstance(step, WriteStatus)
+    assert step.status.phase == "Draining"
+
+
+def test_an_empty_server_is_rebooted() -> None:
+    step = decide(drained(NOTHING), later(60))
+    assert isinstance(step, NeedId)
+    begun = step.then("try-1")
+    assert isinstance(begun, WriteStatus)
+    assert begun.status.phase == "Rebooting"
 
 
 def test_it_is_out_of_time_by_a_look_past_every_cache_alone() -> None:

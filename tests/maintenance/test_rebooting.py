@@ -488,6 +488,16 @@ VERIFYING: dict[str, tuple[MaintenanceFacts, float, str]] = {
         60,
         f"says: it is not known to run {DIGEST}, but {OTHER_DIGEST}",
     ),
+    "an image that nobody names is not the wanted one": (
+        back(node=node(NEW_BOOT, taint=NAME, digest=None), said={"image_digest": None}),
+        60,
+        f"says: it is not known to run {DIGEST}, but an unknown image",
+    ),
+    "an image that nobody names in time ends it": (
+        back(node=node(NEW_BOOT, taint=NAME, digest=None), said={"image_digest": None}),
+        1831,
+        "ends: WrongImage",
+    ),
     "a Node that is not Ready is waited for": (
         back(node=node(NEW_BOOT, ready="False")),
         60,
