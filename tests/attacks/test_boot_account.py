@@ -276,4 +276,4 @@ def _until(true: Callable[[], bool]) -> None:
 
 
 def test_the_probe_of_this_file_left_nothing(cluster: Cluster) -> None:
-    cluster.delete(SECRETS, "policy-probe", namespace="kube-system")
+    assert cluster.find(SECRETS, "policy-probe", namespace="kube-system") is None

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable, Iterator
+from contextlib import suppress
 from typing import Any
 
 import pytest
@@ -138,13 +139,14 @@ def test_whatever_stands_in_an_answer_it_is_one_or_none(put: Callable[[Any], Any
     for key, keep in readers.items():
         try:
             answer = read_answer(status, [json.dumps(put(other)).encode()], key, keep, Turn())
-            assert isinstance(answer.words, str)
-            assert answer.is_refusal or not answer.is_refusal
-            assert answer.says_unknown or not answer.says_unknown
-            if key == "paths" and answer.found is not None:
+        except ValueError as error:
+            assert status == 200, error  # noqa: PT017 - what says of itself that it failed is an answer, whatever it is
+            continue
+        assert answer.words
+        assert not answer.says_unknown, "none of them names the error by which a node is unknown"
+        if key == "paths" and answer.found is not None:
+            with suppress(SlurmFailed):
                 choose_dialect(answer.found, "http://slurm")
-        except (ValueError, SlurmFailed):
-            pass
 
 
 def test_an_honest_answer_is_read() -> None:

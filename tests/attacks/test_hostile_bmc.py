@@ -312,6 +312,7 @@ def test_nothing_is_sent_to_where_a_bmc_points(
                 power.reset()
             assert caught.value.reason == ("PlainHTTP" if link.startswith("http:") else "ForeignLink")
             assert PASSWORD not in str(caught.value)
+            assert hostile.asked
             assert not any(link in asked for asked in hostile.asked)
 
     while_honest_is_served(honest, follow_all).result()

@@ -158,7 +158,7 @@ def test_nor_where_the_kexec_failed_and_the_kubelet_is_about_to_come_back(loaded
 
 def test_a_machine_that_came_up_by_its_firmware_instead_joins_later(loaded: World) -> None:
     loaded.clock.offset = timedelta(seconds=121)
-    loaded.joined(requestKey=OTHER_KEY)
+    assert isinstance(loaded.join(requestKey=OTHER_KEY), JoinConfiguration)
 
 
 @pytest.mark.parametrize("time", ["2099-01-01T00:00:00Z", "2001-01-01T00:00:00Z", "noon", "2026-01-01T00:00:00", ""])

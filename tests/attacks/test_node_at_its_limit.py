@@ -229,6 +229,10 @@ def test_a_kubelet_and_its_agent_have_room_enough(plane: Plane, kubelet: Cluster
     conditions = [f"example.com/{n}" for n in range(100)]
     for type_ in conditions[:3]:
         kubelet.strategic_patch(NODES, plane.name, condition(type_, "Found"), subresource="status")
+    node = kubelet.get(NODES, plane.name)
+    assert len(node["status"]["images"]) == len(pictures)
+    assert len(node["metadata"]["annotations"][BOOT_REPORT_ANNOTATION]) == 65536
+    assert set(conditions[:3]) <= {each["type"] for each in node["status"]["conditions"]}
 
 
 @pytest.fixture

@@ -145,7 +145,9 @@ def test_a_node_does_not_say_for_which_order_it_was_prepared(
 def test_the_agent_goes_on_reporting(kubelet: Cluster, node: str) -> None:
     for key in (NODE_FACTS_ANNOTATION, BOOT_REPORT_ANNOTATION):
         for subresource in (None, "status"):
-            _annotate(kubelet, node, key, json.dumps({"by": subresource}), subresource)
+            said = json.dumps({"by": subresource})
+            _annotate(kubelet, node, key, said, subresource)
+            assert kubelet.get(NODES, node)["metadata"]["annotations"][key] == said
 
 
 @pytest.mark.parametrize(
@@ -192,6 +194,7 @@ def test_nobody_takes_the_numbers_of_another_server(operator: Cluster, unique: s
 @pytest.mark.parametrize("name", ["{0}-1", "{0}-999999999", "{0}", "{0}-rollout", "{0}-1-x"])
 def test_everybody_may_number_those_of_its_own_server(operator: Cluster, unique: str, name: str) -> None:
     _file(operator, name.format(unique), unique)
+    assert operator.get(of(Maintenance), name.format(unique))["spec"]["serverRef"] == unique
 
 
 def test_the_controller_numbers_as_it_must(account: Callable[[str], Cluster], unique: str) -> None:

@@ -114,6 +114,7 @@ def test_a_handler_that_raises_harms_nobody(cluster: Cluster, unique: str, stop:
     told.wait_for((f"{unique}-a", None, "1"))
     put(cluster, unique, "a", "2")
     told.wait_for((f"{unique}-a", "1", "2"))
+    assert told.changes == [(f"{unique}-a", None, "1"), (f"{unique}-a", "1", "2")]
 
 
 def test_the_api_server_killed_and_started_again_is_only_a_pause(

@@ -150,6 +150,7 @@ def test_each_variant_is_a_recipe_whose_rules_all_have_their_reasons(name: str) 
         *recipe.root.masked,
         *recipe.arguments,
     ]
+    assert groups
     assert all(len(group.why) > 10 and group.names for group in groups)
     for names in (recipe.root.packages, recipe.root.remove, recipe.root.modules, recipe.root.mask):
         assert len(names) == len(set(names)), "named twice"

@@ -125,6 +125,7 @@ def test_a_part_that_several_images_have_is_kept_once(tmp_path: Path, key: Secre
     store = tmp_path / "store"
     first = write_layered(store, key)
     inodes = {path: path.stat().st_ino for path in (store / "parts").iterdir()}
+    assert inodes
     second = write_layered(store, key, {**LAYERED, "layer.site": b"another site"})
     assert first != second
     new = [path for path in (store / "parts").iterdir() if path not in inodes]

@@ -160,6 +160,8 @@ def test_a_go_that_is_too_old_is_named_with_its_remedy(said: str) -> None:
 @pytest.mark.parametrize("said", ["go version go1.26 linux/amd64", "go version go1.26.8 linux/arm64", "go2.0"])
 def test_a_go_that_is_new_enough_is_fine(said: str) -> None:
     binaries_build.MODULE.require_go(said, "1.26.0")
+    with pytest.raises(NeedsHuman, match="too old"):
+        binaries_build.MODULE.require_go(said, "3.0")
 
 
 def test_the_generated_module_takes_the_staging_modules_as_published() -> None:

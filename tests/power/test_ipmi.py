@@ -253,6 +253,7 @@ def test_the_boot_flags_say_firmware_device_and_for_how_long(
 def test_a_bmc_that_does_not_read_its_boot_flags_back_is_believed(sim: IpmiSim, answers: list[int]) -> None:
     fake = FakeProcesses(answers=[{"code": code, "data": []} for code in answers])
     IpmiPower(sim.access, fake).set_boot_override("Once", "Pxe")
+    assert [command[:2] for command in fake.commands] == [(0, 8), (0, 8), (0, 9)]
 
 
 def test_boot_flags_that_are_another_device_when_they_are_read_back_are_no_success(sim: IpmiSim) -> None:

@@ -304,7 +304,7 @@ def _nothing_was_lost_or_done_twice(site: Site) -> None:
     maintenances = site.cluster.list(of(Maintenance)).items
     for name in ALL:
         of_server = [each["metadata"]["name"] for each in maintenances if each["spec"]["serverRef"] == name]
-        assert all(site.record.ends[each] == ["Completed"] for each in of_server), name
+        assert [site.record.ends[each] for each in of_server] == [["Completed"]] * len(of_server), name
         boots = 1 + len(of_server)  # it was switched on; each Maintenance boots it once
         assert len(site.machines.boots[name]) == boots, name
         assert len(site.record.orders[name]) == len(set(site.record.orders[name])) == boots, name

@@ -160,8 +160,10 @@ def test_a_trace_asks_tells_and_takes_back(
     result = run(operator, "trace", registered, "--for", "10m")
     done.join()
     assert result.exit_code == 0, result.output
-    assert not any("~" in line for line in lines if "lifecycle Booting" in line)
-    assert all(line.isprintable() for line in lines)
+    booting = [line for line in lines if "lifecycle Booting" in line]
+    assert booting
+    assert not any("~" in line for line in booting)
+    assert [line for line in lines if not line.isprintable()] == []
     annotations = cluster.get(of(Server), registered)["metadata"].get("annotations") or {}
     assert TRACE_ANNOTATION not in annotations
 

@@ -42,8 +42,9 @@ SAID = [row.split("|")[1].strip() for row in RUNBOOK.splitlines() if row.startsw
 
 @pytest.mark.parametrize("words", SAID)
 def test_the_words_of_its_runbook_are_said(words: str) -> None:
-    pieces = [piece.strip(" :,") for piece in words.strip("`").split("…")]
-    assert all(piece in SOURCES for piece in pieces if piece), words
+    pieces = [stripped for piece in words.strip("`").split("…") if (stripped := piece.strip(" :,"))]
+    assert pieces, words
+    assert all(piece in SOURCES for piece in pieces), words
 
 
 def test_the_runbook_was_read() -> None:

@@ -172,12 +172,22 @@ def test_a_token_in_place_of_a_password_is_found(tmp_path: Path) -> None:
             "no name and password",
         ),
         ({"auths": {SITE.host: {"username": "p-4711"}}}, 0o600, Refused, "no name and password"),
-        ({"credHelpers": {SITE.host: "pass"}}, 0o600, NeedsHuman, "docker-credential-pass"),
-        ({"auths": {SITE.host: {}}, "credsStore": "desktop"}, 0o600, NeedsHuman, "docker-credential-desktop"),
-        ("{", 0o600, Refused, "no JSON object"),
-        ("[]", 0o600, Refused, "no JSON object"),
-        ("[" * 100_000, 0o600, Refused, "no JSON object"),
-        ("x" * 2_000_000, 0o600, Refused, "no JSON object"),
+        (
+            {"auths": {"other": "p-4711"}, "credHelpers": {SITE.host: "pass"}},
+            0o600,
+            NeedsHuman,
+            "docker-credential-pass",
+        ),
+        (
+            {"auths": {SITE.host: {}, "other": "p-4711"}, "credsStore": "desktop"},
+            0o600,
+            NeedsHuman,
+            "docker-credential-desktop",
+        ),
+        ('{"auths": "p-4711"', 0o600, Refused, "no JSON object"),
+        ('["p-4711"]', 0o600, Refused, "no JSON object"),
+        ("p-4711" + "[" * 100_000, 0o600, Refused, "no JSON object"),
+        ("p-4711" * 400_000, 0o600, Refused, "no JSON object"),
     ],
 )
 def test_a_file_that_cannot_be_used_says_why_and_shows_nothing(

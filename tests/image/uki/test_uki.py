@@ -90,6 +90,7 @@ def test_kernel_stage_1_and_command_line_are_sections_of_the_stub(tmp_path: Path
         assert program[place : place + size][: len(content)] == content
         assert address % 4096 == 0
     ends = sorted((address, address + size) for _, address, size, _, _ in read_layout(program).sections)
+    assert len(ends) > 2
     assert all(end <= begin for (_, end), (begin, _) in itertools.pairwise(ends)), "no two overlap"
 
 

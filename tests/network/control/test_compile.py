@@ -19,7 +19,7 @@ from provisioner.network.control.compile import peers as peers_module
 from provisioner.network.control.compile import room
 from provisioner.network.control.compile.compile import compile_network, to_object
 from provisioner.network.control.compile.overlap import first_shared, first_shared_of_each, those_inside
-from provisioner.network.control.compile.peers import held_by_peers, peer_trouble, peers_of
+from provisioner.network.control.compile.peers import held_by_peers, judge_peer, peer_trouble, peers_of
 from provisioner.network.control.compile.place import Place
 from provisioner.network.control.compile.room import room_for
 from provisioner.network.control.compile.security import rules_of
@@ -276,7 +276,9 @@ def test_a_peer_that_names_us_no_more_hides_no_other_one() -> None:
     trouble = peer_trouble(found["t/a"], found.get)
     assert trouble is not None
     assert trouble.reason == "PeersOverlap"
-    assert all(f"'t/{name}'" in trouble.message for name in "bcd")
+    of_each = [judge_peer(found["t/a"], found[f"t/{name}"], found.get) for name in "dbc"]
+    assert trouble.message.split("; ") == "; ".join(each.message for each in of_each if each is not None).split("; ")
+    assert [each.reason for each in of_each if each is not None] == ["PeerNotMutual", "PeersOverlap", "PeersOverlap"]
 
 
 def unrecorded(found: dict[str, VPC]) -> dict[str, VPC]:
@@ -375,7 +377,8 @@ def test_whoever_is_whose_peer_is_the_same_seen_from_both_and_no_two_have_the_sa
 
     for vpc in found.values():
         near = [vpc, *peers_of(vpc, found.get)]
-        assert all(first_shared(all_of(one), all_of(two)) is None for one, two in itertools.combinations(near, 2))
+        for one, two in itertools.combinations(near, 2):
+            assert first_shared(all_of(one), all_of(two)) is None
 
 
 HELD = st.fixed_dictionaries({name: st.lists(st.sampled_from(SUBNETS), unique=True, max_size=3) for name in "abcd"})

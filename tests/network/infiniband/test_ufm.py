@@ -139,6 +139,7 @@ def test_many_ports_are_told_in_several_requests(ufm: FakeUfm) -> None:
 
 def test_a_partition_that_is_gone_already_is_deleted_without_complaint(ufm: FakeUfm) -> None:
     connect(ufm).delete(BLUE)
+    assert ufm.requests
 
 
 def test_a_password_that_ufm_refuses_is_not_told_and_the_secret_is_named(ufm: FakeUfm) -> None:

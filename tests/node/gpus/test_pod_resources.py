@@ -89,10 +89,14 @@ def test_a_kubelet_that_says_nothing_is_not_waited_for_and_one_that_is_not_there
         list_gpus(str(path))
 
 
-@given(st.binary(max_size=200))
-def test_no_message_raises_anything_but_what_it_promises(message: bytes) -> None:
-    with suppress(ValueError):
-        assert all(isinstance(each["device"], str) for each in read_pods(message))
+@given(st.binary(max_size=200), st.integers(0, len(MESSAGE)))
+def test_no_message_raises_anything_but_what_it_promises(noise: bytes, begins: int) -> None:
+    """Noise of its own, and noise in a message that was good until then."""
+    found = list(read_pods(MESSAGE))
+    for message in (noise, MESSAGE[:begins] + noise):
+        with suppress(ValueError):
+            found += read_pods(message)
+    assert {type(value) for each in found for value in each.values()} == {str}
 
 
 def test_names_are_searched_for_once_and_not_for_each_of_many_devices(monkeypatch: pytest.MonkeyPatch) -> None:
