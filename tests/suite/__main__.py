@@ -21,6 +21,7 @@ from pathlib import Path
 from typing import Final
 
 from tests.suite.costs import read_costs, render
+from tests.suite.executed import find_unexecuted
 from tests.suite.processor_time import remove_empty_groups
 from tests.suite.recorder import FAILED, FOLDER
 from tests.suite.schedule import WORKERS
@@ -61,6 +62,8 @@ def _run_pytest(folder: Path, marked: str, paths: Sequence[str]) -> int:
         shutil.rmtree(files, ignore_errors=True)
     remove_empty_groups()
     summary = [f"the run took {seconds / 60:.1f} minutes", *render(read_costs(folder))]
+    if status == 0 and (unexecuted := find_unexecuted(folder, Path.cwd())):
+        summary += ["assertions that no test executed:", *unexecuted]
     (folder / "summary.txt").write_text("\n".join(summary) + "\n")
     failed = folder / FAILED
     print("\n".join(summary), *failed.read_text().splitlines() if failed.exists() else (), sep="\n", flush=True)

@@ -11,6 +11,7 @@ from pathlib import Path
 import pytest
 
 from tests.suite.costs import compare, read_costs, render
+from tests.suite.executed import find_unexecuted
 
 pytestmark = pytest.mark.programs
 
@@ -84,6 +85,47 @@ def test_a_failure_is_explained_in_the_report(ran: tuple[subprocess.CompletedPro
     assert why == "test_second.py::test_that_fails: AssertionError: as it must assert 1 == 2"
     assert "are kept in" in kept
     assert repeat == 'make test TESTS="test_second.py::test_that_fails"'
+
+
+THIRD = """
+import pytest
+
+def helper(found):
+    assert found
+    for each in found[1:]:
+        assert each > 1
+
+@pytest.mark.parametrize("found", [[], [1]])
+def test_that_executes_one_of_two(found):
+    assert isinstance(found, list)
+    for each in found[1:]:
+        assert each > 1
+
+def test_that_calls_a_helper():
+    helper([1])
+
+@pytest.mark.skip
+def test_that_is_skipped():
+    assert 1
+"""
+
+
+def test_assertions_that_no_test_executed_are_listed_but_not_of_tests_that_were_skipped(tmp_path: Path) -> None:
+    report = tmp_path / "report"
+    report.mkdir()
+    (tmp_path / "pytest.ini").write_text("[pytest]\nenable_assertion_pass_hook = true\n")
+    third = tmp_path / "test_third.py"
+    for source, expected in ((THIRD, [13]), (THIRD.replace("@pytest.mark.skip\n", "\n"), [7, 13])):
+        third.write_text(source)
+        inherited = {name: value for name, value in os.environ.items() if not name.startswith("PYTEST_")}
+        subprocess.run(
+            [sys.executable, "-m", "pytest", "-p", "tests.suite.recorder", "-p", "no:cacheprovider", "-n", "2"],
+            env=inherited | {"PYTHONPATH": str(ROOT), "TEST_REPORT": str(report)},
+            cwd=tmp_path, capture_output=True, text=True, check=True,
+        )  # fmt: skip
+        assert find_unexecuted(report, tmp_path) == [f"test_third.py:{line}" for line in expected]
+        for file in report.iterdir():
+            file.unlink()
 
 
 def test_a_failing_run_ends_with_what_failed_and_the_command_that_repeats_it(tmp_path: Path) -> None:
