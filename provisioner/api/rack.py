@@ -182,6 +182,7 @@ class Rack(Resource):
             Column("Ready", ".status.readyServers", type="integer"),
             Column("Pending", ".status.pendingServers", type="integer"),
             Column("State", ".status.conditions[?(@.type=='Ready')].reason"),
+            Column("Row", ".spec.row", priority=1),
             Column("Cache", ".status.conditions[?(@.type=='CacheAvailable')].status", priority=1),
             Column("Age", ".metadata.creationTimestamp", type="date"),
         ),

@@ -15,15 +15,14 @@ from enum import StrEnum
 from cryptography import x509
 
 from provisioner.api.values import Sha256Digest
-from provisioner.attestation.boot import BOOT_PCRS, judge_boot
 from provisioner.attestation.boot import ExpectedBoot as ExpectedBoot
+from provisioner.attestation.boot import judge_boot
 from provisioner.attestation.challenge import QUOTED_PCRS, ChallengeState, activation_proof, public_area_sha256
 from provisioner.attestation.endorsement import NotVouched, check_certificates, endorsement_key_sha256
 from provisioner.attestation.event_log.compare import short
 from provisioner.attestation.event_log.parse import EventLog, parse_event_log
 from provisioner.attestation.event_log.replay import extend, replay
 from provisioner.attestation.keys import check_attestation_key, check_endorsement_key
-from provisioner.attestation.measurements import ImageMeasurements
 from provisioner.attestation.outcome import EvidenceRefused, Reason
 from provisioner.attestation.quote import counts_true_resets, verify_quote
 from provisioner.attestation.tpm.attest import Quote
@@ -86,23 +85,14 @@ class Evidence:
 
 @dataclass(frozen=True, kw_only=True)
 class EvidenceAccepted:
-    """The record of what was proved. firmware: name and digest of the profile that fits. pcr_values: hexadecimal.
-    not_judged: PCRs that were quoted and replayed, but compared with nothing. tpm_clock_safe, tpm_reset_count,
-    tpm_restart_count, tpm_firmware_version: as the quote has them; true only with tpm_counts_are_true, see
-    counts_true_resets."""
+    """The record of what was proved. firmware: name and digest of the profile that fits. tpm_reset_count,
+    tpm_restart_count: as the quote has them; true only with tpm_counts_are_true, see counts_true_resets."""
 
     keys: KeysAccepted
-    challenge_id: bytes
-    image: ImageMeasurements
-    load_options: Sha256Digest
     firmware: str
     firmware_digest: Sha256Digest
-    pcr_values: Mapping[int, str]
-    not_judged: tuple[int, ...]
     tpm_reset_count: int
     tpm_restart_count: int
-    tpm_clock_safe: bool
-    tpm_firmware_version: int
     tpm_counts_are_true: bool
 
 
@@ -183,20 +173,12 @@ def judge_evidence(
     firmware = judge_boot(confirmed.log, expected)
     if isinstance(firmware, EvidenceRefused):
         return firmware
-    quoted = frozenset(QUOTED_PCRS)
     return EvidenceAccepted(
         keys=confirmed.keys,
-        challenge_id=challenge.challenge_id,
-        image=expected.image,
-        load_options=expected.load_options,
         firmware=firmware.name,
         firmware_digest=firmware.digest(),
-        pcr_values={pcr: evidence.pcr_values[pcr].hex() for pcr in sorted(quoted)},
-        not_judged=tuple(sorted(quoted - firmware.judged - BOOT_PCRS)),
         tpm_reset_count=clock.reset_count,
         tpm_restart_count=clock.restart_count,
-        tpm_clock_safe=clock.safe,
-        tpm_firmware_version=confirmed.quote.firmware_version,
         tpm_counts_are_true=is_true,
     )
 

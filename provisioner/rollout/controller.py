@@ -225,10 +225,10 @@ class RolloutController:
     def _weigh(self, pool: NodePool, course: Course, known: _Known, now: datetime) -> tuple[Course, str | None]:
         """The course with jobs on the new image compared with those on the old one, and why no stage is over yet, if
         so. Raises: NeedsHuman, for an expression that cannot be read; Retryable, NeedsLane."""
-        rollout, target = course.rollout, known.by[0] if known.by is not None else None
-        if rollout is None or target is None or not course.is_under_way or rollout.moved_time is not None:
+        rollout = course.rollout
+        if rollout is None or known.by is None or not course.is_under_way or rollout.moved_time is not None:
             return course, None
-        since = new_since(known.standings, target)
+        since = new_since(known.standings)
         before = counted_before(rollout, pool)
         here = {name for name, standing in known.standings.items() if standing.moves_from is None}
         jobs = self._workloads.ended(pool, here, before.counted)

@@ -58,8 +58,6 @@ def test_an_honest_machine_is_accepted_with_all_that_it_proved(ek: str, ak: str)
     assert accepted.keys.endorsement_key_sha256 == endorsement_key_sha256(machine.tpm.endorsement)
     assert accepted.keys.attestation_key_name == machine.tpm.attestation.name().hex()
     assert (accepted.firmware, accepted.firmware_digest) == ("model-a-1.0", FIRMWARE.digest())
-    assert accepted.image == IMAGE
-    assert sorted(accepted.pcr_values) == list(QUOTED_PCRS)
     assert accepted.tpm_counts_are_true
     assert (accepted.tpm_reset_count, accepted.tpm_restart_count) == (machine.tpm.resets, machine.tpm.restarts)
 
@@ -99,7 +97,6 @@ def test_what_differs_between_machines_of_one_kind_is_not_judged_unless_asked_fo
     )
     accepted = judge(FakeMachine(TPM), strict)
     assert isinstance(accepted, EvidenceAccepted)
-    assert accepted.not_judged == (5, 6)
 
 
 def test_firmware_that_started_by_another_locality_is_another_firmware() -> None:

@@ -62,8 +62,6 @@ def test_a_machine_with_its_registered_tpm_that_booted_what_it_should_is_accepte
     assert isinstance(accepted, EvidenceAccepted), accepted
     assert accepted.firmware == "model-a-1.0"
     assert accepted.keys.endorsed_by == "Registration"
-    assert accepted.pcr_values == {pcr: value.hex() for pcr, value in booted_machine.values().items()}
-    assert accepted.not_judged == (1, 5, 6)
     assert accepted.tpm_counts_are_true
 
 

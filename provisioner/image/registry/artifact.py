@@ -36,13 +36,6 @@ def tag_of(digest: Sha256Digest) -> str:
     return _TAG + digest.removeprefix("sha256:")
 
 
-def image_of_tag(tag: str) -> Sha256Digest | None:
-    """The image that a tag names; None of another tag."""
-    digits = tag.removeprefix(_TAG)
-    is_ours = tag.startswith(_TAG) and len(digits) == 64 and set(digits) <= set("0123456789abcdef")
-    return Sha256Digest(f"sha256:{digits}") if is_ours else None
-
-
 def encode_artifact(manifest: bytes, signature: bytes, parts: Iterable[tuple[str, File]]) -> bytes:
     """The OCI manifest of an image. `parts`: each with its name, such as layer.base."""
     body = {

@@ -22,7 +22,6 @@ from provisioner.image.gates.packages.installed import InstalledPackage
 from provisioner.image.gates.read.components import OWN, RECIPE
 
 _NAMESPACE: Final = "https://provisioner.dev/spdx"
-_DEBIAN_NAME: Final[Mapping[Architecture, str]] = {"x86_64": "amd64", "arm64": "arm64"}
 _NOT_IN_IDS: Final = re.compile(r"[^A-Za-z0-9.-]+")
 _NOTHING: Final = "NOASSERTION"
 
