@@ -12,6 +12,7 @@ from typing import Final
 
 import pytest
 from cryptography import x509
+from cryptography.hazmat.primitives.asymmetric import ec
 
 from provisioner.join.certificates.approve import (
     CLIENT_SIGNER,
@@ -109,6 +110,15 @@ ATTACKS = {
     "a certificate for other uses": Attack(
         "WrongUsages", replace(BY_NODE, usages=("digital signature", "client auth", "server auth")), NODE_FACTS, NO_FORM
     ),
+    "a certificate for a key that can be guessed": Attack(
+        "WeakKey",
+        replace(BY_NODE, pem=certificate_pem(ec.generate_private_key(ec.SECP192R1()), NAME)),
+        NODE_FACTS,
+        NO_FORM,
+    ),
+    "a client certificate that serves a name, too": Attack(
+        "WrongSubject", replace(BY_NODE, pem=alternative("kubernetes.default")), NODE_FACTS, NO_FORM
+    ),
     "names behind the first extension request": Attack(
         "WrongSubject",
         replace(SERVING, pem=with_second_extension_request(alternative("r01-u01"), alternative("kubernetes.default"))),
@@ -147,6 +157,13 @@ ATTACKS = {
     ),
     "another server's name": Attack(
         "NotItsOwnName", replace(BY_NODE, username="system:node:r01-u02"), NODE_FACTS, ANY_CREDENTIAL
+    ),
+    "to serve under no name, which its clients might not check": Attack(
+        "WrongNames",
+        replace(SERVING, pem=certificate_pem(KEY, NAME)),
+        NODE_FACTS,
+        {f"{APPROVE}_judge_node": lambda *_: ApproveServing()},
+        "ApproveServing",
     ),
     "to serve under another name": Attack(
         "WrongNames",

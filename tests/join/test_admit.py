@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 from datetime import timedelta
@@ -10,16 +11,21 @@ from typing import Any
 import pytest
 
 from provisioner.api import Condition, Image
+from provisioner.api.attestation import SeenMachine
+from provisioner.api.codec import to_json
 from provisioner.api.dpu import DPU
 from provisioner.api.image import ImageStatus
-from provisioner.api.meta import rfc3339_micro
+from provisioner.api.meta import rfc3339, rfc3339_micro
+from provisioner.api.node_contract import BOOT_REPORT_ANNOTATION
+from provisioner.api.node_facts import BootReport
 from provisioner.api.server import BootOrder, PowerStatus, Server
 from provisioner.join.admission.admit import Admitted, Challenged, Decision, Denied, JoinFacts, NotYet, admit
-from provisioner.join.admission.attestation import Challenge, Proven, Unproven
+from provisioner.join.admission.attestation import Challenge, Pending, Proof, Proven, Unproven
 from provisioner.join.admission.request import JoinRequest
 from tests.join import samples
 from tests.join.samples import (
     ADDRESS,
+    DIGEST,
     KEY,
     NOW,
     OLD_BOOT_ID,
@@ -28,6 +34,7 @@ from tests.join.samples import (
     ago,
     fetched,
     image,
+    key_digest,
     node,
     order,
     pool,
@@ -355,6 +362,52 @@ def test_a_repeat_with_no_key_on_record_is_refused() -> None:
 def test_a_challenge_is_put_before_a_pool_that_wants_proof() -> None:
     facts = replace(FACTS, pool=pool(attestation="Required"), proof=Challenge({"nonce": "n"}))
     assert admit(facts, request(), ADDRESS, NOW) == Challenged({"nonce": "n"})
+
+
+SEEN = SeenMachine(endorsement_key_sha256=f"sha256:{'e' * 64}", time=ago(1))
+PENDING = Pending("KeyUnknown", "a person has to approve it", SEEN)
+REFUSED = Unproven("the quote is of another nonce", offered=True, reason="NonceMismatch")
+
+
+def decided(proof: Proof, attestation: Any = "Optional", **spec: Any) -> tuple[str, str]:
+    """Kind of the decision, and its reason."""
+    facts = replace(FACTS, server=with_spec(server(), **spec), pool=pool(attestation=attestation), proof=proof)
+    decision = admit(facts, request(), ADDRESS, NOW)
+    return type(decision).__name__, getattr(decision, "reason", "")
+
+
+def test_what_a_person_has_to_approve_first_is_waited_for_where_the_pool_wants_proof() -> None:
+    assert decided(PENDING, "Required") == ("NotYet", "KeyUnknown")
+    assert decided(PENDING) == ("Admitted", "")
+
+
+@pytest.mark.parametrize("attestation", ["Required", "Optional"])
+def test_a_proof_that_does_not_hold_is_refused_in_every_pool(attestation: str) -> None:
+    assert decided(REFUSED, attestation) == ("Denied", "NonceMismatch")
+
+
+def test_a_server_whose_tpm_is_known_does_not_join_without_it() -> None:
+    known = {"endorsement_key_sha256": f"sha256:{'e' * 64}"}
+    assert decided(Unproven("nothing was offered"), **known) == ("Denied", "ProofMissing")
+    assert decided(Proven("tpm"), **known) == ("Admitted", "")
+
+
+def test_only_the_system_that_the_agent_has_started_joins_for_two_minutes() -> None:
+    """It is known by the request key that the agent gave it; the old kubelet's reports do not matter then."""
+    said = BootReport(
+        id="try-1", state="Rebooting", image_digest=DIGEST, boot_id=OLD_BOOT_ID, message="", time=rfc3339(NOW),
+        next_request_key_sha256=key_digest(KEY),
+    )  # fmt: skip
+    started = node()
+    started["metadata"]["annotations"][BOOT_REPORT_ANNOTATION] = json.dumps(to_json(said))
+    of_order = of(lambda s: with_status(s, order=kexec(boot_id_before=OLD_BOOT_ID)))
+    facts = replace(of_order, node=started, lease=lease(1))
+    assert isinstance(admit(facts, request(requestKey=KEY), ADDRESS, NOW), Admitted)
+    other = admit(facts, request(requestKey=OTHER_KEY), ADDRESS, NOW + timedelta(seconds=120))
+    assert isinstance(other, NotYet)
+    assert other.reason == "OtherBootAwaited"
+    later = admit(facts, request(requestKey=OTHER_KEY), ADDRESS, NOW + timedelta(seconds=121))
+    assert isinstance(later, Admitted), "the machine may have come up by its firmware instead"
 
 
 def test_the_wrong_address_learns_nothing_of_the_servers_state() -> None:

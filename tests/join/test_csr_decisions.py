@@ -127,6 +127,17 @@ def test_a_user_who_is_named_like_a_node_but_is_not_in_its_group_is_no_node() ->
     assert reason(request, replace(NODE_FACTS, requesting_server=False)) == "NameTaken"
 
 
+def test_another_signers_request_is_left_alone_whoever_asks() -> None:
+    for request, facts in ((BY_NODE, NODE_FACTS), (BY_TOKEN, TOKEN_FACTS), (BY_TOKEN, NODE_FACTS)):
+        assert judge(replace(request, signer="example.com/anything"), facts) == Ignore()
+
+
+def test_a_claim_that_was_written_before_we_died_is_carried_out_and_spends_the_token() -> None:
+    claimed = replace(TOKEN_FACTS, server=JOINED)
+    assert judge(replace(BY_TOKEN, name="csr-1"), claimed) == ApproveBootstrap("abc123")
+    assert reason(replace(BY_TOKEN, name="csr-2"), claimed) == "TokenSpent"
+
+
 def test_the_secret_of_the_token_must_be_there() -> None:
     assert reason(BY_TOKEN, replace(TOKEN_FACTS, token_exists=False)) == "WrongToken"
 

@@ -79,6 +79,21 @@ def test_an_object_that_says_another_thing_than_was_signed_is_not_believed(tmp_p
     assert verdict(replace(image, spec=ALTERED[what](image.spec))) == ("False", "Altered")
 
 
+def test_what_was_not_signed_is_refused_with_the_digest_of_what_it_says(tmp_path: Path) -> None:
+    image = published(tmp_path)
+    said = judge(replace(image, spec=ALTERED["another kernel"](image.spec)), TRUST, NOON)
+    assert said is not None
+    assert f"something else than a manifest with {image.spec.digest}: what it says has sha256:" in said.message
+
+
+def test_a_signed_image_under_the_name_of_another_digest_is_not_believed(tmp_path: Path) -> None:
+    """Who is assigned the Image of that name would boot this one."""
+    image = published(tmp_path)
+    other = f"{image.spec.recipe}-{'0' * 12}"
+    assert verdict(replace(image, metadata=replace(image.metadata, name=other))) == ("False", "Altered")
+    assert verdict(replace(image, metadata=replace(image.metadata, name="the-old-one"))) == ("True", "Signed")
+
+
 @pytest.mark.parametrize("signature", ["", "c2ln", "untrusted comment: x\nRWQ=\n"])
 def test_an_image_without_a_signature_is_not_believed(tmp_path: Path, signature: str) -> None:
     image = published(tmp_path)
