@@ -498,6 +498,20 @@ VERIFYING: dict[str, tuple[MaintenanceFacts, float, str]] = {
         1831,
         "ends: WrongImage",
     ),
+    "what the checks of the new boot found is a proof of the image, too": (
+        back(
+            node=node(NEW_BOOT, taint=NAME, digest=None),
+            said={"image_digest": OTHER_DIGEST, "verification": checked("Passed")},
+        ),
+        60,
+        "ends: Booted",
+    ),
+    "a Server that is gone is waited for": (back(server=None), 60, "says: its Server is gone"),
+    "checks of another boot that failed for good end nothing": (
+        back(said={"verified": "False", "verification": replace(checked(), boot_id=BOOT)}),
+        60,
+        "says: the checks of boot boot-2 have not passed",
+    ),
     "a Node that is not Ready is waited for": (
         back(node=node(NEW_BOOT, ready="False")),
         60,

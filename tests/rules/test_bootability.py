@@ -84,7 +84,9 @@ def test_the_image_that_is_named_is_the_one_that_is_missing() -> None:
     found = find_without_image(server(), "gpu-2", None)
     assert found is not None
     assert found.message == "Image 'gpu-2' does not exist"
-    assert find_without_image(server(), None, None) is not None
+    unnamed = find_without_image(server(), None, None)
+    assert unnamed is not None
+    assert unnamed.reason == "NoImage"
 
 
 def test_a_machine_that_runs_under_another_name_says_both_ways_out() -> None:
