@@ -3,17 +3,19 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from typing import Any
 
 import pytest
 
-from provisioner.api.maintenance import RELEASE_FINALIZER
+from provisioner.api.maintenance import RELEASE_FINALIZER, MaintenanceStatus
 from provisioner.api.meta import rfc3339_micro
 from provisioner.jobs.work import Job, Work
 from provisioner.maintenance.decide import cannot_be_taken_back, decide
 from provisioner.maintenance.facts import MaintenanceFacts
+from provisioner.maintenance.phases.budget import Budget
 from provisioner.maintenance.phases.verdict import read_verdict
 from provisioner.maintenance.status.record import note
-from provisioner.maintenance.steps import Evict, NeedId, WriteStatus
+from provisioner.maintenance.steps import Evict, NeedBudget, NeedId, Wait, WriteStatus
 from provisioner.rules.requests import merge
 from tests.maintenance.samples import NOON, requestor
 from tests.maintenance.situations import facts, later, node, pool
@@ -74,6 +76,40 @@ def test_one_that_is_seen_empty_after_its_time_is_over() -> None:
     step = decide(draining(NOTHING), later(LIMIT + 1))
     assert isinstance(step, WriteStatus)
     assert (read_verdict(step.status), step.status.phase) == (None, "Drained")
+
+
+def claiming(work: Work, *, closed: bool = True, **changes: Any) -> MaintenanceFacts:
+    """A claim under WhenIdle of noon; closed: the server was closed at noon, too."""
+    found = draining(work)
+    (asked,) = found.maintenance.spec.requestors
+    spec = replace(found.maintenance.spec, requestors=(replace(asked, policy="WhenIdle"),))
+    status = note(MaintenanceStatus(claimed_time=rfc3339_micro(NOON)), NOON, "Claimed", "in words", phase="Claiming")
+    status = note(status, NOON, "Closed", "in words") if closed else status
+    claimed = replace(found.maintenance, spec=spec, status=status)
+    return replace(found, maintenance=claimed, wanted=merge(claimed), **changes)
+
+
+def test_a_claim_goes_by_a_fresh_budget_and_is_given_up_where_that_is_used_up() -> None:
+    stale = claiming(NOTHING, closed=False, budget=Budget(allowed=1, taken=(), fresh=False))
+    assert decide(stale, later(1)) == NeedBudget(fresh=True)
+    step = decide(replace(stale, budget=Budget(allowed=1, taken=("r01-u02",), fresh=True)), later(1))
+    assert isinstance(step, WriteStatus)
+    verdict = read_verdict(step.status)
+    assert verdict is not None
+    assert (verdict.cause, verdict.phase) == ("OverBudget", "Waiting")
+
+
+def test_a_closed_server_is_emptied_once_a_scheduler_has_seen_it_closed() -> None:
+    assert decide(claiming(A_POD), later(1)) == Wait(seconds=2)
+    step = decide(claiming(A_POD), later(3))
+    assert isinstance(step, WriteStatus)
+    assert step.status.phase == "Draining"
+
+
+def test_a_claim_waits_while_it_is_not_known_whether_jobs_run() -> None:
+    step = decide(claiming(UNKNOWN), later(3))
+    assert isinstance(step, WriteStatus)
+    assert (step.status.phase, [each.kind for each in step.status.blockers]) == ("Claiming", ["Slurm"])
 
 
 def drained(work: Work) -> MaintenanceFacts:
