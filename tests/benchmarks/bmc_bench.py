@@ -92,7 +92,7 @@ def serve_bmcs(pipe: Connection) -> None:
         pipe.recv()
 
 
-class MemoryCluster(FakeCluster):
+class FakeMemoryCluster(FakeCluster):
     """Used from many threads; what is written of Servers is in the cache at once, as a fast informer would have it."""
 
     def __init__(self) -> None:
@@ -135,7 +135,7 @@ class Quiet:
 
 def measure(contender: str, places: Sequence[tuple[str, str, str]], port: int, seconds: float) -> float:
     """Looks a second at each honest BMC, times their number, from the first moment of a leadership on."""
-    cluster = MemoryCluster()
+    cluster = FakeMemoryCluster()
     cluster.create(NAMESPACES, {"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": BMC_SECRETS}})
     data = {"username": USERNAME, "password": PASSWORD}
     cluster.apply(
@@ -196,7 +196,7 @@ def encoded(data: dict[str, str]) -> dict[str, str]:
     return {key: base64.b64encode(value.encode()).decode() for key, value in data.items()}
 
 
-def write_server(cluster: MemoryCluster, number: int, name: str, url: str, certificate: str) -> None:
+def write_server(cluster: FakeMemoryCluster, number: int, name: str, url: str, certificate: str) -> None:
     """An accepted Server that is off and shall be: nothing to do but to look."""
     body = {
         "apiVersion": "provisioner.dev/v1alpha1",
@@ -213,7 +213,7 @@ def write_server(cluster: MemoryCluster, number: int, name: str, url: str, certi
     cluster.apply(body, manager="bench")
 
 
-def write_unreachable(cluster: MemoryCluster, name: str) -> None:
+def write_unreachable(cluster: FakeMemoryCluster, name: str) -> None:
     """As the leader before has said."""
     condition = {
         "type": "PoweredOn",

@@ -97,7 +97,7 @@ class Agent:
         return read
 
 
-class MemoryCluster:
+class FakeJoinCluster:
     """A fake of the API server, with its resourceVersions and what server-side apply makes of one manager's status."""
 
     def __init__(self, *resources: Resource, node: Mapping[str, Any]) -> None:
@@ -186,7 +186,7 @@ class Desk:
         self.keys = ChallengeKeys(SecretBytes(b"k" * 32))
         self.authorities = authorities
         profiles = [firmware] if firmware is not None else []
-        self.cluster = MemoryCluster(
+        self.cluster = FakeJoinCluster(
             samples.server(spec=spec, status=samples.status(**server)),
             samples.pool(attestation=attestation),
             image or measured_image(),

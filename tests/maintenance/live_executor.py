@@ -31,7 +31,7 @@ PATIENCE = 300.0
 _WRITES = ("create", "replace", "apply", "patch", "patch_seen", "strategic_patch", "apply_status", "delete")
 
 
-class SharedCluster:
+class FakeSharedCluster:
     """A FakeCluster for several threads; caches see each write before its writer does."""
 
     def __init__(self) -> None:
@@ -63,7 +63,7 @@ class LiveExecutor:
     """Pools by name, with the URL of their slurmrestd (None: without Slurm); each has one server of the same name."""
 
     def __init__(self, pools: Mapping[str, str | None], *, in_lanes: bool = True, workers: int = 4) -> None:
-        self.cluster, self.events = SharedCluster(), FakeEvents()
+        self.cluster, self.events = FakeSharedCluster(), FakeEvents()
         kinds = {"servers": of(Server), "pools": of(NodePool), "images": of(Image), "maintenances": of(Maintenance)}
         caches = {name: self.cluster.cache(type_) for name, type_ in (kinds | {"nodes": NODES}).items()}
         self._create_all(pools)
