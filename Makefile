@@ -110,7 +110,7 @@ chart: SETUP = --python
 chart: ## Generate the CRDs, roles, alerts and dashboards of the Helm chart
 	@$(PYTHON) -m charts.write
 
-bench: ## Measure against peers and bounds in the same run; writes tests/benchmarks/RESULTS.md
+bench: ## Measure against peers and bounds in the same run, on an idle machine; writes tests/benchmarks/RESULTS.md
 	@bin/setup --benchmarks >/dev/null
 	@$(PYTHON) -m tests.benchmarks $(BENCH)
 

@@ -17,7 +17,6 @@ from __future__ import annotations
 import argparse
 import base64
 import multiprocessing
-import statistics
 import sys
 import tempfile
 import threading
@@ -37,6 +36,7 @@ from provisioner.power.bmc.pool import BmcPool
 from provisioner.power.bmc.power_controller import BmcAccess, ObservedPower
 from provisioner.power.bmc.redfish import RedfishPower
 from provisioner.power.controller import PowerSettings, build_power_controllers
+from tests.benchmarks.record import Goal, begin, ratios, spread
 from tests.boot.fake_source import FakeSource
 from tests.cluster.fake_cluster import FakeCluster
 from tests.lab.fake_machine import PASSWORD, USERNAME, fake_server
@@ -46,6 +46,7 @@ HONEST: Final = 10
 SLOW: Final = 40
 MUTE: Final = 1000
 POLL_SECONDS: Final = 2.0
+GOALS: Final[dict[str, Goal]] = {}
 CONTENDERS: Final = {
     "alone": f"{HONEST} alone",
     "known": f"beside {MUTE:,} mute ones that are on record as unreachable",
@@ -55,11 +56,12 @@ CONTENDERS: Final = {
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    """Measure and write the table."""
+    """Measure and write the table; 1 if a goal is missed."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--repetitions", type=int, default=5)
     parser.add_argument("--seconds", type=float, default=20.0, help="of each measurement")
     options, _ = parser.parse_known_args(arguments)
+    run = begin("bmc")
     ours, theirs = multiprocessing.Pipe()
     process = multiprocessing.get_context("spawn").Process(target=serve_bmcs, args=(theirs,), daemon=True)
     process.start()
@@ -74,8 +76,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     finally:
         ours.send("end")
         process.join(20)
-    write_table(looks, options)
-    return 0
+    return run.finish(table(looks, options.seconds), [], options.repetitions)
 
 
 def serve_bmcs(pipe: Connection) -> None:
@@ -225,33 +226,23 @@ def write_unreachable(cluster: FakeMemoryCluster, name: str) -> None:
     cluster.apply_status(Server, name, {"conditions": [condition]}, manager="provisioner-power")
 
 
-def write_table(looks: dict[str, list[float]], options: argparse.Namespace) -> None:
-    """tests/benchmarks/results/bmc.md."""
-
-    def ratio(contender: str) -> str:
-        ratios = [one / alone for one, alone in zip(looks[contender], looks["alone"], strict=True)]
-        return f"{statistics.median(ratios):.2f} ({min(ratios):.2f} to {max(ratios):.2f})"
-
-    def spread(values: Sequence[float]) -> str:
-        return f"{statistics.median(values):.1f} ({min(values):.1f} to {max(values):.1f})"
-
+def table(looks: dict[str, list[float]], seconds: float) -> str:
     rows = [
         "## Looks at BMCs, beside some that say nothing",
         "",
         f"{HONEST} honest BMCs, looked at each {POLL_SECONDS:g} s (±20 %) by the power controllers of a new "
-        f"leadership, counted from its first moment for {options.seconds:g} s; {options.repetitions} repetitions, "
-        "taking turns. Median (least to most). The API server is simulated (memory), the network is loopback, and all "
-        "share the processors.",
+        f"leadership, counted from its first moment for {seconds:g} s; repetitions take turns. Median (least to most). "
+        "The API server is simulated (memory), the BMCs are fakes, the network is loopback, and all share the "
+        "processors.",
         "",
         "| the honest ones | looks/s | ratio to alone |",
         "|---|---|---|",
-        *(f"| {words} | {spread(looks[name])} | {ratio(name)} |" for name, words in CONTENDERS.items()),
-        "",
     ]
-    target = Path(__file__).parent / "results" / "bmc.md"
-    target.parent.mkdir(exist_ok=True)
-    target.write_text("\n".join(rows))
-    print("\n".join(rows))
+    rows += [
+        f"| {words} | {spread(looks[name])} | {spread(ratios(looks[name], looks['alone']), '.2f')} |"
+        for name, words in CONTENDERS.items()
+    ]
+    return "\n".join(rows)
 
 
 if __name__ == "__main__":

@@ -32,11 +32,13 @@ from provisioner.lab.demo.state import ADDRESS, DemoState
 from provisioner.lab.network import LabNetwork
 from provisioner.lab.tools import Tools, obtain_tools
 from tests.benchmarks.boot_floor import MAC, NODE, Floor
+from tests.benchmarks.record import Goal, begin, ratios, spread
 
 LAB: Final = "bench"
 SERVER: Final = "r01-u01"
 BOOT_SECONDS: Final = 900
 RECIPES: Final = ("cpu-node", "gpu-node")
+GOALS: Final[dict[str, Goal]] = {}
 
 
 @dataclass
@@ -59,7 +61,7 @@ class Measured:
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    """Measure and write the table."""
+    """Measure and write the table; 1 if a goal is missed."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--repetitions", type=int, default=3)
     parser.add_argument("--firmware", default="UEFI", choices=["UEFI", "BIOS"])
@@ -72,10 +74,10 @@ def main(arguments: Sequence[str] | None = None) -> int:
         recipe, written = options.inside
         Path(written).write_text(json.dumps(asdict(measure(state, recipe, options))))
         return 0
+    run = begin("boot")
     with tempfile.TemporaryDirectory() as work:
         found = [_measure_in_lab(recipe, Path(work) / recipe, options, arguments or sys.argv[1:]) for recipe in RECIPES]
-    write_table(found, options)
-    return 0
+    return run.finish(table(found, options.firmware, options.memory), [], options.repetitions)
 
 
 def _measure_in_lab(recipe: str, written: Path, options: argparse.Namespace, arguments: Sequence[str]) -> Measured:
@@ -208,14 +210,13 @@ def _wait(what: str, true: object) -> None:
         time.sleep(0.5)
 
 
-def write_table(found: Sequence[Measured], options: argparse.Namespace) -> None:
-    """tests/benchmarks/results/boot.md."""
+def table(found: Sequence[Measured], firmware: str, memory_mib: int) -> str:
     emulated = "emulated by TCG" if found[0].accelerator == "tcg" else "under KVM"
     rows = [
         "## A server's boot, by phase",
         "",
-        f"{options.firmware} firmware in QEMU, {emulated}, 2 vCPU, {options.memory} MiB; one machine at a time, "
-        f"{options.repetitions} boots each, in turns",
+        f"{firmware} firmware in QEMU, {emulated}, 2 vCPU, {memory_mib} MiB; one machine at a time, "
+        f"{len(found[0].ours)} boots each, in turns",
         "with the floor: the same kernel and layers, put into memory by QEMU, and a kubelet with certificates.",
         "Seconds, median (least to most), from power-on to the Node's Ready.",
         "",
@@ -229,36 +230,24 @@ def write_table(found: Sequence[Measured], options: argparse.Namespace) -> None:
     for name in PHASE_NAMES.values():
         seconds = [[boot[name] for boot in each.ours if name in boot] for each in found]
         if all(seconds) and name not in ("ordered", "Ready"):
-            row(name, [_spread(each) for each in seconds])
-    row("**power-on to Ready**", [_spread(each.totals()) for each in found])
-    row("floor", [_spread(each.floors) for each in found])
+            row(name, [spread(each) for each in seconds])
+    row("**power-on to Ready**", [spread(each.totals()) for each in found])
+    row("floor", [spread(each.floors) for each in found])
     for place, part in enumerate(
         ("its stage-1 has the network", "its kubelet asks the API server", "its Node is Ready")
     ):
-        row(f"floor, until {part}", [_spread([parts[place] for parts in each.floor_parts]) for each in found])
-    row("**ratio to the floor**", [_spread(_ratios(each.totals(), each.floors), digits=2) for each in found])
+        row(f"floor, until {part}", [spread([parts[place] for parts in each.floor_parts]) for each in found])
+    row("**ratio to the floor**", [spread(ratios(each.totals(), each.floors), ".2f") for each in found])
     if all(each.waits for each in found):
-        row("of it, firmware keeps DHCP's offer", [_spread(each.waits) for each in found])
+        row("of it, firmware keeps DHCP's offer", [spread(each.waits) for each in found])
         without = [[total - statistics.median(each.waits) for total in each.totals()] for each in found]
-        spread = [_spread(_ratios(ours, each.floors), digits=2) for ours, each in zip(without, found, strict=True)]
-        row("ratio without that (calculated)", spread)
+        cells = [spread(ratios(ours, each.floors), ".2f") for ours, each in zip(without, found, strict=True)]
+        row("ratio without that (calculated)", cells)
     first, *others = found
     for each in others:
-        ratios = _ratios(each.totals(), first.totals())
-        rows += ["", f"Power-on to Ready, {each.recipe} to {first.recipe}: **{_spread(ratios, digits=2)}**."]
-    target = Path(__file__).parent / "results" / "boot.md"
-    target.parent.mkdir(exist_ok=True)
-    target.write_text("\n".join([*rows, ""]))
-    print("\n".join(rows))
-
-
-def _ratios(ours: Sequence[float], theirs: Sequence[float]) -> list[float]:
-    return [one / other for one, other in zip(ours, theirs, strict=True)]
-
-
-def _spread(values: Sequence[float], digits: int = 1) -> str:
-    low, middle, high = (f"{value:.{digits}f}" for value in (min(values), statistics.median(values), max(values)))
-    return f"{middle} ({low} to {high})"
+        to_first = ratios(each.totals(), first.totals())
+        rows += ["", f"Power-on to Ready, {each.recipe} to {first.recipe}: **{spread(to_first, '.2f')}**."]
+    return "\n".join(rows)
 
 
 if __name__ == "__main__":

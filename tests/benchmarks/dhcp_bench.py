@@ -16,14 +16,16 @@ import sys
 import tempfile
 from collections.abc import Sequence
 from pathlib import Path
+from typing import Final
 
 from tests.benchmarks.dhcp.contenders import Start, dnsmasq, floor, kea, ours
 from tests.benchmarks.dhcp.perfdhcp import run_perfdhcp, wait_for_answer
 from tests.benchmarks.dhcp.race import STEADY_RATE, Result, find_knee
 from tests.benchmarks.dhcp.wire import Course, course
+from tests.benchmarks.record import Goal, begin, say
 
 RESERVATIONS = 10_000
-RESULTS = Path(__file__).parent / "results" / "dhcp.md"
+GOALS: Final[dict[str, Goal]] = {}
 PATH = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"
 FIRST_RATES = {"dnsmasq": 500}
 
@@ -50,38 +52,52 @@ def _run(where: Course, name: str, start: Start, perfdhcp: str, seconds: int) ->
 
 def _report_progress(repetition: int, name: str, result: Result) -> None:
     steps = " ".join(f"{step.wanted_per_second:.0f}:{step.completed_share:.0%}" for step in result.steps)
-    print(
+    say(
         f"{repetition + 1} {name}: {result.microseconds_each:.0f} µs each ({result.microseconds_each_steady:.0f} at "
         f"{STEADY_RATE}/s), knee {result.knee:.0f}/s,"
         f" overload {result.at_overload:.0f}/s"
-        f" of {result.overload.offered_per_second:.0f}/s ({steps})",
-        file=sys.stderr,
-        flush=True,
+        f" of {result.overload.offered_per_second:.0f}/s ({steps})"
     )
 
 
-def table(results: dict[str, list[Result]], peer: str = "Kea") -> str:
+def table(results: dict[str, list[Result]], seconds: int, peer: str = "Kea") -> str:
     """The results as a markdown table; ratios are of medians, to the peer as it is best in that column."""
     rows = [
+        "## DHCP exchanges",
+        "",
+        f"{RESERVATIONS:,} reservations, {seconds} s a step, "
+        f"server and perfdhcp each on a core of its own{' (there is only one)' if os.cpu_count() == 1 else ''}. "
+        "Median (least to most). Ratios are to Kea as it is best in that column. The least in Python is no server: "
+        "it looks nothing up and answers each packet with the same bytes. "
+        f"A server that does not carry {STEADY_RATE}/s has no figure there.",
+        "",
         f"| server | processor µs an exchange, at its knee | ratio | at {STEADY_RATE}/s | ratio | ms to an answer | "
         "knee, exchanges/s | ratio | at twice its knee, completed/s | of the exchanges offered |",
         "|---|---|---|---|---|---|---|---|---|---|",
     ]
     peers = [runs for name, runs in results.items() if name.startswith(peer)]
     cost = min((_median([run.microseconds_each for run in runs]) for runs in peers), default=0.0)
-    steady = min((_median([run.microseconds_each_steady for run in runs]) for runs in peers), default=0.0)
+    carried = [[run.microseconds_each_steady for run in runs] for runs in peers if _all_steady(runs)]
+    steady = min(map(_median, carried), default=0.0)
     knee = max((_median([run.knee for run in runs]) for runs in peers), default=0.0)
     for name, runs in results.items():
         costs, at_rest = [run.microseconds_each for run in runs], [run.microseconds_each_steady for run in runs]
         knees, over = [run.knee for run in runs], [run.at_overload for run in runs]
         shares = [run.overload.completed_share for run in runs]
-        delay = _median([run.steady.delay_milliseconds for run in runs])
+        at_steady = ["beyond its knee", "-", "-"]
+        if _all_steady(runs):
+            delay = _median([run.steady.delay_milliseconds for run in runs])
+            at_steady = [_spread(at_rest), _fraction(steady, _median(at_rest)), f"{delay:.1f}"]
         rows.append(
-            f"| {name} | {_spread(costs)} | {_fraction(cost, _median(costs))} | {_spread(at_rest)} | "
-            f"{_fraction(steady, _median(at_rest))} | {delay:.1f} | {_spread(knees)} | "
-            f"{f'{_median(knees) / knee:.2f}' if knee else '-'} | {_spread(over)} | {_median(shares):.0%} |"
+            f"| {name} | {_spread(costs)} | {_fraction(cost, _median(costs))} | {' | '.join(at_steady)} | "
+            f"{_spread(knees)} | {f'{_median(knees) / knee:.2f}' if knee else '-'} | {_spread(over)} "
+            f"| {_median(shares):.0%} |"
         )
-    return "\n".join(rows) + "\n"
+    return "\n".join(rows)
+
+
+def _all_steady(runs: Sequence[Result]) -> bool:
+    return all(run.is_steady for run in runs)
 
 
 def _fraction(peer: float, own: float) -> str:
@@ -96,40 +112,32 @@ def _spread(values: Sequence[float]) -> str:
     return f"{_median(values):,.0f} ({min(values):,.0f} to {max(values):,.0f})"
 
 
-def main() -> None:
+def main(arguments: Sequence[str] | None = None) -> int:
+    """Measure and write the table; 1 if a goal is missed."""
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--kea", default=shutil.which("kea-dhcp4", path=PATH), help="path of kea-dhcp4")
     parser.add_argument("--dnsmasq", default=shutil.which("dnsmasq", path=PATH), help="path of dnsmasq")
     parser.add_argument("--perfdhcp", default=shutil.which("perfdhcp", path=PATH), help="path of perfdhcp")
     parser.add_argument("--workers", type=int, nargs="+", default=[1])
     parser.add_argument("--repetitions", type=int, default=3)
-    parser.add_argument("--seconds", type=int, default=2, help="of each step")
-    parser.add_argument("--output", type=Path, default=RESULTS, help="where the table is written")
-    arguments, _ = parser.parse_known_args()
-    if os.geteuid() != 0 or arguments.perfdhcp is None:
+    parser.add_argument("--seconds", type=int, default=5, help="of each step")
+    options, _ = parser.parse_known_args(arguments)
+    run = begin("dhcp")
+    if os.geteuid() != 0 or options.perfdhcp is None:
         sys.exit("the DHCP benchmark needs root, for network namespaces, and perfdhcp; run `apt-get install kea-admin`")
     os.nice(-10)  # generator and servers alike, so that whatever else runs here disturbs less
-    busy = os.getloadavg()[0]
     contenders: dict[str, Start] = {
-        f"ours, {count} worker{'s' if count > 1 else ''}": ours(count) for count in arguments.workers
+        f"ours, {count} worker{'s' if count > 1 else ''}": ours(count) for count in options.workers
     }
-    if arguments.kea:
-        contenders["Kea, 1 thread"] = kea(arguments.kea, 1)
-        contenders["Kea, 2 threads"] = kea(arguments.kea, 2)
+    if options.kea:
+        contenders["Kea, 1 thread"] = kea(options.kea, 1)
+        contenders["Kea, 2 threads"] = kea(options.kea, 2)
     contenders["the least in Python: receive, copy, send"] = floor
-    if arguments.dnsmasq:
-        contenders["dnsmasq"] = dnsmasq(arguments.dnsmasq)
-    results = run_race(contenders, arguments.perfdhcp, arguments.repetitions, arguments.seconds)
-    text = (
-        f"{RESERVATIONS:,} reservations, {arguments.repetitions} repetitions of {arguments.seconds} s a step, "
-        f"server and perfdhcp each on a core of its own{' (there is only one)' if os.cpu_count() == 1 else ''}. "
-        "Median (least to most). Ratios are to Kea as it is best in that column. The least in Python is no server: "
-        "it looks nothing up and answers each packet with the same bytes. "
-        f"Load average of the minute before: {busy:.1f}.\n\n" + table(results)
-    )
-    print(text)
-    arguments.output.write_text(f"## DHCP exchanges\n\n{text}")
+    if options.dnsmasq:
+        contenders["dnsmasq"] = dnsmasq(options.dnsmasq)
+    results = run_race(contenders, options.perfdhcp, options.repetitions, options.seconds)
+    return run.finish(table(results, options.seconds), [], options.repetitions)
 
 
 if __name__ == "__main__":
-    main()
+    sys.exit(main())

@@ -14,7 +14,6 @@ from __future__ import annotations
 
 import argparse
 import json
-import os
 import re
 import statistics
 import sys
@@ -42,6 +41,7 @@ from provisioner.network.agent.result import Enforced
 from provisioner.network.control.turns import AHEAD_SECONDS, SECONDS_A_DPU
 from provisioner.node.api_server import OwnObject, read_access
 from provisioner.node.watch import ObjectWatch
+from tests.benchmarks.record import Goal, begin, spread
 from tests.conftest import install
 from tests.network.agent.rack import DPU, rack
 from tests.network.agent.specs import BLUE, port, spec, vpc
@@ -49,7 +49,7 @@ from tests.network.evpn.fabric import FABRIC, Member, evpn_fabric
 from tests.people import bind
 from tests.tools import CACHE
 
-HERE: Final = Path(__file__).parent
+GOALS: Final[dict[str, Goal]] = {}
 LIMIT_SECONDS: Final = 60.0
 CONNECTIONS: Final = 8
 SPACE: Final = ("10.1.0.0/16", "172.16.0.0/12")
@@ -69,7 +69,6 @@ class Result:
     evpn_bytes: int = 0
     bgpd_mib: float = 0.0
     reflector_mib: float = 0.0
-    load: float = 0.0
 
 
 class Timed:
@@ -236,7 +235,6 @@ def measure(result: Result, repetitions: int, cluster: Cluster, plane: ControlPl
         finally:
             by_api.stop()
             by_evpn.stop()
-    result.load = os.getloadavg()[0]
 
 
 def made(folder: Path) -> Path:
@@ -251,32 +249,27 @@ def memory_mib(pid: int) -> float:
     return int(found[1]) / 1024
 
 
-def spread(values: Sequence[float]) -> str:
-    return f"{statistics.median(values):.2f} ({min(values):.2f} to {max(values):.2f})"
-
-
-def write_table(results: Sequence[Result], repetitions: int) -> None:
+def table(results: Sequence[Result]) -> str:
     rows = [
         "## Routes by EVPN (FRR's bgpd), against routes by the API server",
         "",
         "One VPC with a host behind each of so many DPUs in network namespaces; one DPU gets a further prefix. Seconds "
         "until a dump of the last DPU's kernel has shown it: median (least to most)",
-        f"of {repetitions}, taking turns. API server, all agents and all bgpds share the processors. Writes and bytes: "
+        "of repetitions that take turns. API server, all agents and all bgpds share the processors. Writes and bytes: "
         "of the DPUNetworks that this change makes. Compiling is in neither.",
         f"An agent asks its bgpd each {ASK_SECONDS:g} s.",
         "",
-        "| DPUs | by the API server: s | by EVPN: s | writes | kB written | bgpd: MiB | reflector: MiB | load |",
-        "|" + "---|" * 8,
+        "| DPUs | by the API server: s | by EVPN: s | writes | kB written | bgpd: MiB | reflector: MiB |",
+        "|" + "---|" * 7,
     ]
     rows += [
-        f"| {each.dpus} | {spread(each.by_api)} | {spread(each.by_evpn)} | {each.api_writes} : {each.evpn_writes} "
+        f"| {each.dpus} | {spread(each.by_api, '.2f')} | {spread(each.by_evpn, '.2f')} "
+        f"| {each.api_writes} : {each.evpn_writes} "
         f"| {each.api_bytes / 1000:.1f} : {each.evpn_bytes / 1000:.1f} | {each.bgpd_mib:.0f} "
-        f"| {each.reflector_mib:.0f} | {each.load:.1f} |"
+        f"| {each.reflector_mib:.0f} |"
         for each in results
     ]
-    rows += calculated()
-    (HERE / "results" / "evpn.md").write_text("\n".join(rows) + "\n")
-    print("\n".join(rows))
+    return "\n".join([*rows, *calculated()])
 
 
 def calculated() -> list[str]:
@@ -316,17 +309,18 @@ def control_plane(folder: Path) -> Iterator[tuple[ControlPlane, Cluster]]:
         yield plane, cluster
 
 
-def main() -> int:
+def main(arguments: Sequence[str] | None = None) -> int:
+    """Measure and write the table; 1 if a goal is missed."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--repetitions", type=int, default=7)
     parser.add_argument("--dpus", type=int, nargs="+", default=[5, 10, 20])
-    options = parser.parse_args()
+    options, _ = parser.parse_known_args(arguments)
+    run = begin("evpn")
     results = [Result(each) for each in options.dpus]
     with tempfile.TemporaryDirectory(prefix="evpn-bench-") as name, control_plane(Path(name)) as (plane, cluster):
         for each in results:
             measure(each, options.repetitions, cluster, plane, Path(name))
-    write_table(results, options.repetitions)
-    return 0
+    return run.finish(table(results), [], options.repetitions)
 
 
 if __name__ == "__main__":

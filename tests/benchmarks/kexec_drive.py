@@ -10,9 +10,9 @@ from __future__ import annotations
 import json
 import sys
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any, Final, TypeVar
@@ -24,6 +24,7 @@ from provisioner.api.meta import parse_time, rfc3339
 from provisioner.api.node_contract import BOOT_INTENT_ANNOTATION, BOOT_REPORT_ANNOTATION, HOLD_REQUESTED
 from provisioner.api.node_facts import BootIntent, BootReport
 from provisioner.api.schema import API_VERSION
+from provisioner.api.server import ServerStatus
 from provisioner.cluster.client import Cluster
 from provisioner.cluster.resources import NODES, of
 from tests.benchmarks.processor_time import ProcessorTime
@@ -31,6 +32,8 @@ from tests.benchmarks.processor_time import ProcessorTime
 STEP_SECONDS: Final = 600.0
 LOOK_SECONDS: Final = 0.1
 USED_AGAIN: Final = "Completed"
+NEEDED: Final = ("Stage1", "Ready")
+"""Stages without whose time a reboot cannot be compared; any other may have been missed."""
 
 T = TypeVar("T")
 
@@ -43,7 +46,7 @@ class Reboot:
     staging: float
     """How long fetching, verifying and loading took, before the command; 0 without."""
     stages: dict[str, float]
-    """Until each progress report of the new boot was heard, `Ready`, and the Maintenance's end."""
+    """Until each stage of the new boot began as the Server's status tells, `Ready`, and the Maintenance's end."""
     processor: dict[str, float]
     """The same in processor seconds of the emulator, and of the TPM's."""
 
@@ -71,13 +74,39 @@ def reboot(cluster: Cluster, lab: Path, server: str, method: RebootMethod) -> Re
                 f"kexec_bench: Maintenance {name} ended as {phase}: {cluster.get(of(Maintenance), name)['status']}"
             )
         moments[USED_AGAIN] = datetime.now(UTC)
-        progress = cluster.read(Server, server).status.progress
-        heard = progress.stage_times if progress is not None else ()
-        moments |= {stage.stage: parse_time(stage.time) for stage in heard if parse_time(stage.time) > command}
+        moments = stages_since(command, cluster.read(Server, server).status) | moments
+        if missed := set(NEEDED) - set(moments):
+            sys.exit(f"kexec_bench: Server {server} has no time of {', '.join(missed)} after {command}")
         stages = {stage: (moment - command).total_seconds() for stage, moment in moments.items()}
         start = command.timestamp()
         spent = {stage: processor.between(start, start + seconds) for stage, seconds in stages.items()}
         return Reboot(method, staging, stages, spent)
+
+
+def stages_since(command: datetime, status: ServerStatus) -> dict[str, datetime]:
+    """When each stage after the command began: as reported, and Kubelet as the join service wrote it.
+
+    A report that somebody waits for the join configuration is not kept once it was handed out.
+    """
+    heard = {each.stage: each.time for each in status.progress.stage_times} if status.progress is not None else {}
+    if status.join is not None and status.join.fetched_time is not None:
+        heard["Kubelet"] = status.join.fetched_time
+    moments = {str(stage): parse_time(moment) for stage, moment in heard.items()}
+    return {stage: moment for stage, moment in moments.items() if moment > command}
+
+
+def was_seen(stage: str, *runs: Sequence[Reboot]) -> bool:
+    """Whether each of the reboots has a time of it."""
+    return all(stage in run.stages for each in runs for run in each)
+
+
+def save(runs: Mapping[str, Sequence[Reboot]], written: Path) -> None:
+    """For the process that runs outside of the lab's network namespace."""
+    written.write_text(json.dumps({name: [asdict(run) for run in each] for name, each in runs.items()}))
+
+
+def load(written: Path) -> dict[str, list[Reboot]]:
+    return {name: [Reboot(**run) for run in each] for name, each in json.loads(written.read_text()).items()}
 
 
 def emulators_of(lab: Path, server: str) -> list[int]:

@@ -12,7 +12,6 @@ import argparse
 import os
 import resource
 import shutil
-import statistics
 import subprocess
 import sys
 import tempfile
@@ -27,10 +26,12 @@ from provisioner.image.finished.sign import SecretKey, read_secret_key
 from provisioner.lab.demo.state import DemoState
 from provisioner.lab.tools import obtain_tools
 from provisioner.node.image.manifest import ImageContents, read_manifest
+from tests.benchmarks.record import Goal, begin, ratios, spread
 from tests.image.vm import HOST, MAC, guest
 from tests.signed_image import SignedImage, layered_image
 
 MOST: Final = 16
+GOALS: Final[dict[str, Goal]] = {}
 PURPOSES: Final = {
     "driver": ("usr/lib/modules/", "usr/lib/firmware/"),
     "kubelet": ("usr/bin/kubelet",),
@@ -50,13 +51,14 @@ class Boot:
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    """Measure and write the table."""
+    """Measure and write the table; 1 if a goal is missed."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--repetitions", type=int, default=5)
     parser.add_argument("--memory", type=int, default=1536, help="MiB of the machine")
     parser.add_argument("--store", type=Path, help="with an image in it, in place of the demo's")
     parser.add_argument("--key", type=Path, help="the secret key that the image is signed with")
     options, _ = parser.parse_known_args(arguments)
+    run = begin("layers")
     cache = Path(os.environ.get("PROVISIONER_CACHE", Path.home() / ".cache/provisioner"))
     state = DemoState(cache=cache, name="demo")
     store, key = options.store or state.image_store, read_secret_key(options.key or state.keys / "image.sec")
@@ -74,8 +76,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
         for name, image in images.items():
             found.setdefault(name, []).append(boot(cache, store, contents, image, options.memory))
             print(f"{repetition + 1} {name}: {found[name][-1]}", file=sys.stderr, flush=True)
-    write_table(found, images, options)
-    return 0
+    megabytes = {name: sum(map(len, image.layers.values())) / 1e6 for name, image in images.items()}
+    return run.finish(table(found, megabytes, options.memory), [], options.repetitions)
 
 
 def unpack(store: Path, contents: ImageContents, tree: Path) -> Path:
@@ -142,36 +144,24 @@ def boot(cache: Path, store: Path, contents: ImageContents, image: SignedImage, 
     return Boot(mounted, asked, after.ru_utime + after.ru_stime - before.ru_utime - before.ru_stime)
 
 
-def write_table(
-    found: Mapping[str, list[Boot]], images: Mapping[str, SignedImage], options: argparse.Namespace
-) -> None:
-    """tests/benchmarks/results/layers.md."""
+def table(found: Mapping[str, Sequence[Boot]], megabytes: Mapping[str, float], memory_mib: int) -> str:
     rows = [
         "## What layers cost a boot",
         "",
-        f"The demo's image in QEMU, emulated by TCG, 2 vCPU, {options.memory} MiB, {options.repetitions} boots each,",
+        f"The demo's image in QEMU, emulated by TCG, 2 vCPU, {memory_mib} MiB, {len(found['one'])} boots each,",
         "in turns: kernel and stage-1 put into memory by QEMU, layers over HTTP. Seconds, median (least to most), from",
         "power-on. CPU: the emulator's processor seconds until the agent asks to join; ratio: to those with one layer,",
-        "median of neighbours. Four layers are dealt out by what files are for, sixteen by a hash of their paths,",
-        f"so that every folder is made of all. Load of the machine at the end: {os.getloadavg()[1]:.1f} on "
-        f"{os.cpu_count()} cores.",
+        "of neighbours. Four layers are dealt out by what files are for, sixteen by a hash of their paths,",
+        "so that every folder is made of all.",
         "",
         "| layers | MB | root mounted | agent asks to join | CPU | ratio |",
         "|---|---|---|---|---|---|",
     ]
     for name, boots in found.items():
-        size = sum(map(len, images[name].layers.values())) / 1e6
         columns = [spread([getattr(each, field) for each in boots]) for field in ("mounted", "asked", "processor")]
-        pairs = zip(boots, found["one"], strict=True)
-        ratio = statistics.median(each.processor / one.processor for each, one in pairs)
-        rows.append(f"| {name} | {size:.1f} | {' | '.join(columns)} | **{ratio:.2f}** |")
-    target = Path(__file__).parent / "results" / "layers.md"
-    target.write_text("\n".join(rows) + "\n")
-    print("\n".join(rows))
-
-
-def spread(values: Sequence[float]) -> str:
-    return f"{statistics.median(values):.1f} ({min(values):.1f} to {max(values):.1f})"
+        to_one = ratios([each.processor for each in boots], [one.processor for one in found["one"]])
+        rows.append(f"| {name} | {megabytes[name]:.1f} | {' | '.join(columns)} | **{spread(to_one, '.2f')}** |")
+    return "\n".join(rows)
 
 
 if __name__ == "__main__":

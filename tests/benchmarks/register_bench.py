@@ -11,15 +11,14 @@ import argparse
 import json
 import math
 import os
-import resource
 import signal
-import statistics
 import subprocess
 import sys
 import tempfile
 import time
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
+from itertools import pairwise
 from pathlib import Path
 from typing import Any, Final
 
@@ -29,19 +28,25 @@ from provisioner.inventory.registrar import plan_registration
 from provisioner.lab.binaries.obtain import find_binaries
 from provisioner.lab.control_plane.plane import ControlPlane
 from tests.benchmarks.bare_writes import CONNECTIONS, apply_body, seconds_of_writes
+from tests.benchmarks.processor_time import seconds_of_children
+from tests.benchmarks.record import Check, Goal, begin, ratios, say, spread
 from tests.conftest import install
 from tests.tools import CACHE
 
 PER_RACK: Final = 40
-GOALS: Final = {"ratio": 1.3, "doubling": 2.2}
+GOALS: Final = {
+    "ratio": Goal("seconds of `rack register`, to those of its applies alone", 1.3),
+    "doubling": Goal("by how much twice the servers multiply its seconds", 2.2),
+}
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    """Measure and write the table."""
+    """Measure and write the table; 1 if a goal is missed."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--servers", type=int, nargs="+", default=[1000, 2000, 10_000])
     parser.add_argument("--repetitions", type=int, default=3)
     options, _ = parser.parse_known_args(arguments)
+    run = begin("register")
     results: dict[int, list[dict[str, float]]] = {size: [] for size in options.servers}
     for repetition in range(options.repetitions):
         for size in options.servers:
@@ -53,9 +58,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
                 ):
                     seconds |= (measure_bare if contender == "bare" else measure_register)(plane, size, Path(folder))
             results[size].append(seconds)
-            print(f"{repetition + 1}: {size} servers: {seconds}", file=sys.stderr, flush=True)
-    write_table(results)
-    return 0
+            say(f"{repetition + 1}: {size} servers: {seconds}")
+    return run.finish(table(results), check_goals(results), options.repetitions)
 
 
 @contextmanager
@@ -104,59 +108,59 @@ def measure_register(plane: ControlPlane, size: int, folder: Path) -> dict[str, 
     command = [sys.executable, "-m", "provisioner.cli", "rack", "register", str(file), "--pool", "gpu", "-o", "json"]
     seconds = {}
     for name, action in (("register", "create"), ("again", "unchanged")):
-        began, used = time.monotonic(), _processor_seconds_of_children()
+        began, used = time.monotonic(), seconds_of_children()
         ran = subprocess.run([*command, "--kubeconfig", str(plane.kubeconfig)], stdout=subprocess.PIPE, check=True)
         seconds[name] = time.monotonic() - began
-        seconds[f"{name} processor"] = _processor_seconds_of_children() - used
+        seconds[f"{name} processor"] = seconds_of_children() - used
         done = [step["action"] for step in json.loads(ran.stdout)["steps"]]
         if done != [action] * size:
             sys.exit(f"register_bench: {done.count(action)} of {size} servers: {action}")
     return seconds
 
 
-def _processor_seconds_of_children() -> float:
-    """Of those that ended."""
-    used = resource.getrusage(resource.RUSAGE_CHILDREN)
-    return used.ru_utime + used.ru_stime
+def doublings(results: dict[int, list[dict[str, float]]]) -> dict[int, list[float]]:
+    """What each doubling from the next smaller size on multiplies the time by, if it grows evenly between the two."""
+    sizes = sorted(results)
+    return {
+        size: [
+            2 ** (math.log(more["register"] / less["register"]) / math.log(size / smaller))
+            for less, more in zip(results[smaller], results[size], strict=True)
+        ]
+        for smaller, size in pairwise(sizes)
+    }
 
 
-def write_table(results: dict[int, list[dict[str, float]]]) -> None:
-    """tests/benchmarks/results/register.md."""
-    repetitions = len(next(iter(results.values())))
+def to_applies(runs: Sequence[dict[str, float]]) -> list[float]:
+    return ratios([run["register"] for run in runs], [run["bare"] for run in runs])
+
+
+def check_goals(results: dict[int, list[dict[str, float]]]) -> list[Check]:
+    checks = [GOALS["ratio"].check(f"{size:,} servers", to_applies(runs)) for size, runs in sorted(results.items())]
+    return checks + [
+        GOALS["doubling"].check(f"{size:,} servers", factors) for size, factors in doublings(results).items()
+    ]
+
+
+def table(results: dict[int, list[dict[str, float]]]) -> str:
     rows = [
         "## Registering a packing list",
         "",
         "`provisioner rack register`, start of the program included, against the same applies from a bare loop, both "
         f"over {CONNECTIONS} connections to a fresh API server and etcd on the same {os.cpu_count()} processors; "
-        f"{repetitions} times, taking turns. Seconds, median (least to most).",
+        "repetitions take turns. Seconds, median (least to most).",
         "",
-        f"| servers | register | its applies alone | ratio (goal {GOALS['ratio']}) | once more, unchanged | "
-        f"by doubling (goal {GOALS['doubling']}) | client's processor ms a server | of the loop |",
+        "| servers | register | its applies alone | ratio | once more, unchanged | by doubling "
+        "| client's processor ms a server | of the loop |",
         "|---|---|---|---|---|---|---|---|",
     ]
-    former: tuple[int, float] | None = None
+    by_doubling = doublings(results)
     for size, runs in sorted(results.items()):
-        ratios = [run["register"] / run["bare"] for run in runs]
-        seconds = statistics.median(run["register"] for run in runs)
-        doubling = "-"
-        if former is not None:
-            # What each doubling multiplies the time by, if it grows evenly between the two sizes.
-            doubling = f"{2 ** (math.log(seconds / former[1]) / math.log(size / former[0])):.2f}"
-        former = (size, seconds)
-        rows.append(
-            f"| {size:,} | {_spread([run['register'] for run in runs])} | {_spread([run['bare'] for run in runs])} | "
-            f"{statistics.median(ratios):.2f} ({min(ratios):.2f} to {max(ratios):.2f}) | "
-            f"{_spread([run['again'] for run in runs])} | {doubling} | "
-            f"{_spread([1000 * run['register processor'] / size for run in runs])} | "
-            f"{_spread([1000 * run['bare processor'] / size for run in runs])} |"
-        )
-    target = Path(__file__).parent / "results" / "register.md"
-    target.write_text("\n".join([*rows, ""]))
-    print("\n".join(rows))
-
-
-def _spread(values: Sequence[float]) -> str:
-    return f"{statistics.median(values):.1f} ({min(values):.1f} to {max(values):.1f})"
+        cells = [spread([run[what] for run in runs]) for what in ("register", "bare")]
+        cells += [spread(to_applies(runs), ".2f"), spread([run["again"] for run in runs])]
+        cells.append(spread(by_doubling[size], ".2f") if size in by_doubling else "-")
+        cells += [spread([1000 * run[f"{who} processor"] / size for run in runs]) for who in ("register", "bare")]
+        rows.append(f"| {size:,} | {' | '.join(cells)} |")
+    return "\n".join(rows)
 
 
 if __name__ == "__main__":

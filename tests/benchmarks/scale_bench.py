@@ -15,14 +15,14 @@ from __future__ import annotations
 import argparse
 import os
 import re
-import resource
 import signal
+import statistics
 import subprocess
 import sys
 import tempfile
 import time
 from collections import Counter
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from datetime import datetime
@@ -38,6 +38,8 @@ from provisioner.lab.binaries.obtain import Binaries, find_binaries
 from provisioner.lab.control_plane.plane import ControlPlane
 from tests.api.objects import IMAGE_JUDGED, image, node_pool
 from tests.benchmarks.bare_writes import seconds_of_writes
+from tests.benchmarks.processor_time import seconds_of, seconds_of_children
+from tests.benchmarks.record import Check, Goal, begin, say, spread
 from tests.conftest import install, may_begin
 from tests.people import CONTROLLER, kubeconfig_of, until
 from tests.tools import CACHE
@@ -51,7 +53,15 @@ SETTLE_SECONDS: Final = 200
 COUNTED: Final = frozenset(
     ("servers", "racks", "nodepools", "images", "maintenances", "addressblocks", "nodes", "events", "pods", "jobs")
 )
-GOALS: Final = {"ratio": 1.5, "register": 1.3, "doubling": 2.2, "idle": 2.0, "memory": 512, "failover": 15}
+GOALS: Final = {
+    "ratio": Goal("seconds until all is prepared, to the bare API server's for the same writes", 1.5),
+    "register": Goal("seconds of the registration, to the bare API server's for its applies", 1.3),
+    "doubling": Goal("seconds until all is prepared, to those of half the servers", 2.2),
+    "idle": Goal("controller at rest, % of a core", 2.0),
+    "memory": Goal("controller's memory at most, MiB", 512),
+    "addresses": Goal("s until the next leader addresses a new server", 15),
+    "prepares": Goal("s until the next leader has prepared its Node", 15),
+}
 
 
 @dataclass
@@ -83,19 +93,25 @@ class Result:
     def ratio(self) -> float:
         return self.prepared / self.bound
 
+    @property
+    def to_applies(self) -> float:
+        return self.register * self.rates["apply"] / self.servers
+
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    """Measure and write the table."""
+    """Measure and write the table; 1 if a goal is missed."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--servers", type=int, nargs="+", default=[1000, 2000, 5000, 10_000])
     parser.add_argument("--limit-seconds", type=float, default=720, help="of one fleet, from its registration on")
+    parser.add_argument("--repetitions", type=int, default=3)
     options, _ = parser.parse_known_args(arguments)
-    results = []
-    for servers in options.servers:
-        with tempfile.TemporaryDirectory(prefix="scale-bench-") as folder:
-            results.append(measure(servers, Path(folder), options.limit_seconds))
-        write_table(results)
-    return 0
+    run = begin("scale")
+    results: dict[int, list[Result]] = {servers: [] for servers in options.servers}
+    for _ in range(options.repetitions):
+        for servers, found in results.items():
+            with tempfile.TemporaryDirectory(prefix="scale-bench-") as folder:
+                found.append(measure(servers, Path(folder), options.limit_seconds))
+    return run.finish(table(results), check_goals(results), options.repetitions)
 
 
 def measure(servers: int, folder: Path, limit_seconds: float) -> Result:
@@ -120,15 +136,15 @@ def measure(servers: int, folder: Path, limit_seconds: float) -> Result:
             until(lambda: holder(cluster) == "first")
             before = calls(plane, binaries)
             pids = {name: plane.pids()[name] for name in ("kube-apiserver", "etcd")} | {"controller": leader.pid}
-            used_before = {name: processor_seconds(pid) for name, pid in pids.items()}
+            used_before = {name: seconds_of(pid) for name, pid in pids.items()}
             register(cluster, plane, folder, result, limit_seconds)
-            result.processor |= {name: processor_seconds(pid) - used_before[name] for name, pid in pids.items()}
+            result.processor |= {name: seconds_of(pid) - used_before[name] for name, pid in pids.items()}
             result.calls = calls(plane, binaries)
             result.calls.subtract(before)
             settle(plane, binaries)
-            began, used = time.monotonic(), processor_seconds(leader.pid)
+            began, used = time.monotonic(), seconds_of(leader.pid)
             time.sleep(IDLE_SECONDS)
-            result.idle_percent = 100 * (processor_seconds(leader.pid) - used) / (time.monotonic() - began)
+            result.idle_percent = 100 * (seconds_of(leader.pid) - used) / (time.monotonic() - began)
             result.memory_mib = peak_mib(leader.pid)
             with controller(account, "second", folder):
                 time.sleep(3)
@@ -215,9 +231,9 @@ def register(cluster: Cluster, plane: ControlPlane, folder: Path, result: Result
     began = datetime.now().astimezone()
     with (folder / "register.log").open("w") as log:
         command = [sys.executable, "-m", "provisioner.cli", "rack", "register", str(listed)]
-        before = children_seconds()
+        before = seconds_of_children()
         subprocess.run([*command, "--kubeconfig", str(plane.kubeconfig)], check=True, stdout=log, stderr=log)
-    result.processor["rack register"] = children_seconds() - before
+    result.processor["rack register"] = seconds_of_children() - before
     result.register = (datetime.now().astimezone() - began).total_seconds()
     say(f"registered after {result.register:.1f} s")
     # The last ones are asked for one by one: a list of all would be load that is none of ours.
@@ -313,18 +329,6 @@ def calls(plane: ControlPlane, binaries: Binaries) -> Counter[tuple[str, str, st
     return found
 
 
-def processor_seconds(pid: int) -> float:
-    """User and system time of a process so far."""
-    fields = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
-    return (int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK")
-
-
-def children_seconds() -> float:
-    """User and system time of the processes that were started here and have ended."""
-    used = resource.getrusage(resource.RUSAGE_CHILDREN)
-    return used.ru_utime + used.ru_stime
-
-
 def peak_mib(pid: int) -> float:
     """The most memory that a process had."""
     found = re.search(r"VmHWM:\s+(\d+) kB", Path(f"/proc/{pid}/status").read_text())
@@ -332,55 +336,67 @@ def peak_mib(pid: int) -> float:
     return int(found[1]) / 1024
 
 
-def say(words: str) -> None:
-    print(f"{datetime.now():%H:%M:%S} {words}", file=sys.stderr, flush=True)
+def column(results: Iterable[Result], what: str) -> list[float]:
+    return [float(getattr(result, what)) for result in results]
 
 
-def write_table(results: Sequence[Result]) -> None:
-    """tests/benchmarks/results/scale.md."""
-    commit = subprocess.run(["git", "rev-parse", "--short", "HEAD"], capture_output=True, text=True, check=False).stdout
-    load = Path("/proc/loadavg").read_text().split()[2]
+def doublings(results: Mapping[int, Sequence[Result]], servers: int) -> list[float]:
+    """Seconds to those of half the servers, of each repetition; empty if these were not measured."""
+    halves = results.get(servers // 2, ()) if servers % 2 == 0 else ()
+    return [whole.prepared / half.prepared for whole, half in zip(results[servers], halves, strict=False)]
+
+
+def check_goals(results: Mapping[int, Sequence[Result]]) -> list[Check]:
+    fields = {"ratio": "ratio", "register": "to_applies", "idle": "idle_percent", "memory": "memory_mib"}
+    fields |= {"addresses": "failover_addressed", "prepares": "failover"}
+    checks = []
+    for servers, found in results.items():
+        checks += [GOALS[goal].check(f"{servers:,} servers", column(found, field)) for goal, field in fields.items()]
+        if factors := doublings(results, servers):
+            checks.append(GOALS["doubling"].check(f"{servers:,} servers", factors))
+    return checks
+
+
+def table(results: Mapping[int, Sequence[Result]]) -> str:
     rows = [
         "## A fleet that is registered at once",
         "",
-        f"{datetime.now():%Y-%m-%d}, commit {commit.strip() or 'unknown'}, {os.cpu_count()} cores shared with etcd and "
-        f"the API server, load average of the last quarter of an hour {load}. `provisioner controller` with the",
+        f"{os.cpu_count()} cores shared with etcd and the API server. `provisioner controller` with the",
         "shipped account and policies, `provisioner rack register` beside it, racks of 40. Seconds from the start of "
         "the registration until the last server has its address, its boot order, its prepared Node. Bound: the bare",
         "API server in the same run, before and after, by 8 connections, for one Server apply, three status applies,",
-        "and one Node create each. No kubelets, no BMCs, no controller manager.",
+        "and one Node create each. No kubelets, no BMCs, no controller manager. Median (least to most).",
         "",
         "| servers | bare applies/s | status/s | Node creates/s | bound s | registered s (× its applies) "
-        "| addressed s | ordered s | prepared s | ratio (≤ 1.5) | × half of it (≤ 2.2) | idle % of a core (≤ 2) "
-        "| MiB (≤ 512) | next leader addresses, prepares after s (≤ 15) |",
+        "| addressed s | ordered s | prepared s | ratio | × half of it | idle % of a core "
+        "| MiB | next leader addresses, prepares after s |",
         "|" + "---|" * 14,
     ]
-    by_size = {result.servers: result for result in results}
-    for each in results:
-        half = by_size.get(each.servers // 2)
-        rows.append(
-            f"| {each.servers:,} | {each.rates['apply']:.0f} | {each.rates['status']:.0f} | {each.rates['create']:.0f} "
-            f"| {each.bound:.0f} | {each.register:.0f} ({each.register * each.rates['apply'] / each.servers:.2f}) "
-            f"| {each.addressed:.0f} | {each.ordered:.0f} | {each.prepared:.0f} | {each.ratio:.2f} "
-            f"| {f'{each.prepared / half.prepared:.2f}' if half else ''} | {each.idle_percent:.1f} "
-            f"| {each.memory_mib:.0f} | {each.failover_addressed:.1f}, {each.failover:.1f} |"
-        )
-    programs = list(results[-1].processor)
-    rows += ["", "Processor time from the registration until all was prepared, in ms a server:", ""]
+    for servers, found in results.items():
+        rates = [spread([one.rates[what] for one in found], ".0f") for what in ("apply", "status", "create")]
+        factors = doublings(results, servers)
+        cells = [
+            *(f"{servers:,}", *rates, spread(column(found, "bound"), ".0f")),
+            f"{spread(column(found, 'register'), '.0f')} ({spread(column(found, 'to_applies'), '.2f')})",
+            *(spread(column(found, what), ".0f") for what in ("addressed", "ordered", "prepared")),
+            *(spread(column(found, "ratio"), ".2f"), spread(factors, ".2f") if factors else ""),
+            *(spread(column(found, "idle_percent")), spread(column(found, "memory_mib"), ".0f")),
+            f"{spread(column(found, 'failover_addressed'))}, {spread(column(found, 'failover'))}",
+        ]
+        rows.append(f"| {' | '.join(cells)} |")
+    *_, (largest, last) = results.items()
+    programs = list(last[0].processor)
+    rows += ["", "Processor time from the registration until all was prepared, in ms a server, median:", ""]
     rows += ["| servers | " + " | ".join(programs) + " | all |", "|" + "---|" * (len(programs) + 2)]
-    for each in results:
-        used = [1000 * each.processor[program] / each.servers for program in programs]
-        rows.append(f"| {each.servers:,} | " + " | ".join(f"{ms:.1f}" for ms in (*used, sum(used))) + " |")
-    last = results[-1]
-    rows += ["", f"Requests a server, of {last.servers:,} (apiserver_request_total):", ""]
+    for servers, found in results.items():
+        used = [statistics.median(1000 * one.processor[name] / servers for one in found) for name in programs]
+        rows.append(f"| {servers:,} | " + " | ".join(f"{ms:.1f}" for ms in (*used, sum(used))) + " |")
+    rows += ["", f"Requests a server, of {largest:,} (apiserver_request_total), of the last repetition:", ""]
     rows += ["| component | verb | resource | requests | a server |", "|---|---|---|---|---|"]
-    for (who, verb, what), count in sorted(last.calls.items(), key=lambda item: -item[1]):
+    for (who, verb, what), count in sorted(last[-1].calls.items(), key=lambda item: -item[1]):
         if count:
-            rows.append(f"| {who} | {verb} | {what} | {count:,} | {count / last.servers:.2f} |")
-    target = Path(__file__).parent / "results" / "scale.md"
-    target.parent.mkdir(exist_ok=True)
-    target.write_text("\n".join(rows) + "\n")
-    print("\n".join(rows))
+            rows.append(f"| {who} | {verb} | {what} | {count:,} | {count / largest:.2f} |")
+    return "\n".join(rows)
 
 
 if __name__ == "__main__":

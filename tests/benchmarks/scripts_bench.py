@@ -22,6 +22,7 @@ import threading
 import time
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Final, Self
 
@@ -31,11 +32,13 @@ from provisioner.boot.observe.server_index import ServerIndex
 from provisioner.boot.script.renderer import ScriptRenderer
 from provisioner.lab.control_plane.ports import free_port
 from provisioner.lab.tools import Tools, obtain_tools
+from tests.benchmarks.record import Goal, begin, ratios, say, spread
 from tests.boot.fake_source import FakeSource
 from tests.boot.objects import URLS, image, pool, rack, server
 
 SCRIPTS: Final = 10_000
 ADDRESS: Final = "127.0.0.1"
+GOALS: Final[dict[str, Goal]] = {}
 
 _BARE: Final = """daemon off; user www-data; pid {run}/nginx.pid; error_log stderr warn; worker_processes auto;
 worker_rlimit_nofile 4096; events {{ worker_connections 2048; }}
@@ -54,12 +57,13 @@ end
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    """Measure and write the table."""
+    """Measure and write the table; 1 if a goal is missed."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--wrk", default=shutil.which("wrk") or "", help="the load generator wrk")
     parser.add_argument("--repetitions", type=int, default=5)
     parser.add_argument("--seconds", type=int, default=5, help="of each measurement")
     options, _ = parser.parse_known_args(arguments)
+    run = begin("scripts")
     if not options.wrk:
         sys.exit("scripts_bench: wrk is missing; apt-get install wrk, or name it with --wrk")
     tools = obtain_tools(Path(os.environ.get("PROVISIONER_CACHE", Path.home() / ".cache/provisioner")))
@@ -72,10 +76,24 @@ def main(arguments: Sequence[str] | None = None) -> int:
                 for contender in sorted(rates, reverse=repetition % 2 == 1):
                     with _serving(contender, folder, tools) as port, fleet.changing(active=contender == "busy"):
                         rates[contender].append(_measure(options.wrk, folder, port, options.seconds))
-                    print(f"{repetition + 1} {contender}: {rates[contender][-1]:.0f}/s", file=sys.stderr, flush=True)
+                    say(f"{repetition + 1} {contender}: {rates[contender][-1]:.0f}/s")
             single = sorted(fleet.seconds_to_change_one(number) for number in range(100))
-        write_table(rates, fleet, single, options)
-    return 0
+        written = Written(
+            fleet.script(0).stat().st_size, fleet.first_seconds, fleet.processor_seconds, fleet.all_seconds, single
+        )
+        text = table(rates, written, options.seconds)
+    return run.finish(text, [], options.repetitions)
+
+
+@dataclass(frozen=True)
+class Written:
+    """What the renderer took. script_bytes: of one; single: seconds to change each of 100 scripts, sorted."""
+
+    script_bytes: int
+    first_seconds: float
+    processor_seconds: float
+    all_seconds: Sequence[float]
+    single: Sequence[float]
 
 
 class Fleet:
@@ -226,43 +244,33 @@ def _measure(wrk: str, folder: Path, port: int, seconds: int) -> float:
     return float(found[1])
 
 
-def write_table(
-    rates: dict[str, list[float]], fleet: Fleet, single: Sequence[float], options: argparse.Namespace
-) -> None:
-    """tests/benchmarks/results/scripts.md."""
-
-    def ratio(contender: str) -> str:
-        ratios = [ours / bound for ours, bound in zip(rates[contender], rates["bound"], strict=True)]
-        return f"{statistics.median(ratios):.2f} ({min(ratios):.2f} to {max(ratios):.2f})"
-
+def table(rates: dict[str, list[float]], written: Written, seconds: int) -> str:
     rows = [
         "## Boot scripts a second, as written and served",
         "",
-        f"{SCRIPTS:,} scripts of {fleet.script(0).stat().st_size} bytes, written by the boot service's renderer, in "
-        "random order over loopback, wrk with 64 connections on the same processors, "
-        f"{options.repetitions} × {options.seconds} s each, taking turns. Median (least to most). "
+        f"{SCRIPTS:,} scripts of {written.script_bytes} bytes, written by the boot service's renderer, in "
+        f"random order over loopback, wrk with 64 connections on the same processors, {seconds} s each, taking turns. "
+        "Median (least to most). "
         "The bound is the same nginx sending the same files with a configuration that does nothing else.",
         "",
         "| server | scripts/s | ratio to the bound |",
         "|---|---|---|",
-        f"| boot host's configuration | {_spread(rates['ours'])} | {ratio('ours')} |",
-        f"| the same, while the image of all servers changes | {_spread(rates['busy'])} | {ratio('busy')} |",
-        f"| nginx's own limit | {_spread(rates['bound'])} | 1 |",
-        "",
-        f"From an empty disk to {SCRIPTS:,} scripts: {fleet.first_seconds:.1f} s, of the processor "
-        f"{1e6 * fleet.processor_seconds / SCRIPTS:.0f} µs a script. From a changed server to its script: "
-        f"{1000 * statistics.median(single):.1f} ms, 99 of 100 within {1000 * single[98]:.1f} ms. "
-        f"From a changed image to all scripts, under that load: {statistics.median(fleet.all_seconds):.1f} s.",
-        "",
     ]
-    target = Path(__file__).parent / "results" / "scripts.md"
-    target.parent.mkdir(exist_ok=True)
-    target.write_text("\n".join(rows))
-    print("\n".join(rows))
-
-
-def _spread(values: Sequence[float]) -> str:
-    return f"{statistics.median(values):,.0f} ({min(values):,.0f} to {max(values):,.0f})"
+    for contender, words in (
+        ("ours", "boot host's configuration"),
+        ("busy", "the same, while the image of all servers changes"),
+        ("bound", "nginx's own limit"),
+    ):
+        to_bound = spread(ratios(rates[contender], rates["bound"]), ".2f")
+        rows.append(f"| {words} | {spread(rates[contender], ',.0f')} | {to_bound} |")
+    rows += [
+        "",
+        f"From an empty disk to {SCRIPTS:,} scripts: {written.first_seconds:.1f} s, of the processor "
+        f"{1e6 * written.processor_seconds / SCRIPTS:.0f} µs a script, once. From a changed server to its script: "
+        f"{1000 * statistics.median(written.single):.1f} ms, 99 of 100 within {1000 * written.single[98]:.1f} ms. "
+        f"From a changed image to all scripts, under that load: {spread(written.all_seconds)} s.",
+    ]
+    return "\n".join(rows)
 
 
 if __name__ == "__main__":

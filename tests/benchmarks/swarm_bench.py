@@ -26,13 +26,14 @@ from typing import Final
 from provisioner.boot.cache.service import STATUS_SECONDS
 from provisioner.image.finished.sign import SecretKey
 from provisioner.lab.tools import Tools, obtain_tools
+from tests.benchmarks.record import Goal, begin, spread
 from tests.benchmarks.swarm import aria2
 from tests.benchmarks.swarm.network import Machine, Rack
 from tests.benchmarks.swarm.servers import Finished, Stage1Tree
 from tests.benchmarks.swarm.sources import boot_host, end, plain_proxy, rack_cache, read_health, store_image
 from tests.signed_image import SignedImage, layered_image
 
-RESULT: Final = Path(__file__).parent / "results/swarm.md"
+GOALS: Final[dict[str, Goal]] = {}
 HIGH: Final = 1 << 40
 
 
@@ -91,7 +92,7 @@ class Bench:
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    """Measure and write the table."""
+    """Measure and write the table; 1 if a goal is missed."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--servers", type=int, nargs="+", default=[4, 8, 16, 32])
     parser.add_argument("--repetitions", type=int, default=3)
@@ -101,6 +102,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parser.add_argument("--cache-links", type=float, default=32, help="of the cache's link, in servers' links")
     parser.add_argument("--slots", type=int, default=8, help="of the boot host that is full")
     options, _ = parser.parse_known_args(arguments)
+    run = begin("swarm")
     if os.geteuid() != 0:
         sys.exit("network namespaces need root")
     tools = obtain_tools(Path(os.environ.get("PROVISIONER_CACHE", Path.home() / ".cache/provisioner")))
@@ -110,8 +112,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
         bench = prepare(options, tools, work)
         with Rack([bench.one, bench.two, bench.cache, *bench.servers]) as rack:
             measure_all(bench, rack)
-    print(RESULT.read_text())
-    return 0
+    return run.finish(render(bench), [], options.repetitions)
 
 
 def prepare(options: argparse.Namespace, tools: Tools, work: Path) -> Bench:
@@ -134,7 +135,6 @@ def measure_all(bench: Bench, rack: Rack) -> None:
             measure_ways(bench, rack, count)
         if repetition == 0:
             tell_stories(bench, rack, min(16, max(bench.options.servers)))
-        RESULT.write_text(render(bench, repetition + 1))
 
 
 def measure_floor(bench: Bench) -> None:
@@ -259,7 +259,7 @@ def seconds_of(booted: Sequence[Finished]) -> list[float]:
     return [each.seconds for each in booted]
 
 
-def render(bench: Bench, repetitions: int) -> str:
+def render(bench: Bench) -> str:
     """The section of RESULTS.md."""
     options, floor = bench.options, statistics.median(bench.floors)
     ideal = bench.size * 8 / (options.megabits * 1e6)
@@ -268,7 +268,7 @@ def render(bench: Bench, repetitions: int) -> str:
         "",
         f"{bench.size / 1e6:.0f} MB in three layers; servers at {options.megabits:g} Mbit/s, the boot host at "
         f"{bench.one.megabits:g}, the rack's cache at {bench.cache.megabits:g}, shaped by tbf in network namespaces; "
-        f"{repetitions} repetitions, in turns. Servers are the real stage-1 up to verified layers (aria2: the "
+        "repetitions take turns. Servers are the real stage-1 up to verified layers (aria2: the "
         "same bytes as one file, hashed by pieces). One server alone, of a full cache: "
         f"{spread(bench.floors)} s; {ideal:.1f} s is the bare link. Seconds of the last finisher, its ratio to the "
         "median of one alone, and images that left the boot host; median (least to most).",
@@ -279,8 +279,8 @@ def render(bench: Bench, repetitions: int) -> str:
     for (name, count), measured in bench.table.items():
         ratios = [last / floor for last in measured.last]
         lines.append(
-            f"| {name} | {count} | {spread(measured.last)} | {spread(ratios, 2)} | {spread(measured.mean)} | "
-            f"{spread(measured.sent, 2)} |"
+            f"| {name} | {count} | {spread(measured.last)} | {spread(ratios, '.2f')} | {spread(measured.mean)} | "
+            f"{spread(measured.sent, '.2f')} |"
         )
     count = min(16, max(options.servers))
     lines += [
@@ -293,10 +293,6 @@ def render(bench: Bench, repetitions: int) -> str:
         "",
     ]
     return "\n".join(lines)
-
-
-def spread(values: Sequence[float], digits: int = 1) -> str:
-    return f"{statistics.median(values):.{digits}f} ({min(values):.{digits}f} to {max(values):.{digits}f})"
 
 
 if __name__ == "__main__":

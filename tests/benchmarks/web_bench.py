@@ -39,18 +39,25 @@ from provisioner.lab.binaries.obtain import find_binaries
 from provisioner.lab.control_plane.plane import ControlPlane
 from tests.benchmarks.bare_writes import seconds_of_writes
 from tests.benchmarks.processor_time import ProcessorTime
+from tests.benchmarks.record import Check, Goal, begin, say, spread
 from tests.conftest import install
 from tests.people import kubeconfig_of, of_account, until
 from tests.tools import CACHE
 from tests.web.browser import a_browser
 from tests.web.made_up_fleet import MadeUpFleet, make_fleet, server_name
 
-RESULTS: Final = Path(__file__).parent / "results" / "web.md"
 TIMES: Final = 5
 STORM_LIMIT_SECONDS: Final = 300
 STATE_OF: Final = {"Held": "held", "Verified": "kept"}
 """What the page makes of the lifecycles that a storm writes."""
-GOALS: Final = {"first_paint": 2.0, "ready": 3.0, "packed": 400_000, "seen": 2.5, "viewers": 2.0, "long_task": 500}
+GOALS: Final = {
+    "first_paint": Goal("s to the browser's first contentful paint", 2.0),
+    "ready": Goal("s until the page is usable", 3.0),
+    "packed": Goal("bytes of the fleet's page, packed", 400_000),
+    "seen": Goal("s from a change's write to the tile", 2.5),
+    "viewers": Goal("processor time of a storm before many viewers, to that before one", 2.0),
+    "long_task": Goal("ms of the browser's longest task in both storms", 500),
+}
 
 
 @dataclass
@@ -97,14 +104,16 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parser.add_argument("--servers", type=int, default=10_000, help="in the memory of the service")
     parser.add_argument("--api-servers", type=int, default=400, help="in a real API server")
     parser.add_argument("--viewers", type=int, default=50)
+    parser.add_argument("--repetitions", type=int, default=3)
     options, _ = parser.parse_known_args(arguments)
-    with tempfile.TemporaryDirectory(prefix="web-bench-") as folder:
-        feeds = (a_fake(options.servers), an_api_server(options.api_servers, Path(folder)))
-        figures = [measure(feed, options.viewers) for feed in feeds]
-    text = "\n".join(table(each) for each in figures)
-    RESULTS.write_text(text)
-    print(text)
-    return 0 if all(is_met for each in figures for *_, is_met in goals(each)) else 1
+    run = begin("web")
+    fakes, real = list[Figures](), list[Figures]()
+    for _ in range(options.repetitions):
+        with tempfile.TemporaryDirectory(prefix="web-bench-") as folder:
+            fakes.append(measure(a_fake(options.servers), options.viewers))
+            real.append(measure(an_api_server(options.api_servers, Path(folder)), options.viewers))
+    text = "\n".join([table(fakes), table(real)])
+    return run.finish(text, [*check_goals(fakes), *check_goals(real)], options.repetitions)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -373,72 +382,92 @@ def a_storm(feed: Feed, lifecycle: str, viewers: int) -> Storm:
     )
 
 
-def goals(figures: Figures) -> list[tuple[str, float, float, bool]]:
-    """What is measured, the goal, and whether it is met."""
+def viewers_ratio(figures: Figures) -> float:
     one, many = figures.storms
-    found = (
-        ("first_paint", statistics.median(figures.first_paint)),
-        ("ready", statistics.median(figures.ready)),
-        ("packed", float(figures.packed)),
-        ("seen", statistics.median(figures.seen)),
-        ("viewers", many.processor / one.processor),
-        ("long_task", figures.long_task),
-    )
-    return [(name, value, GOALS[name], value <= GOALS[name]) for name, value in found]
+    return many.processor / one.processor
 
 
-def spread(values: Sequence[float], scale: float = 1.0, digits: int = 2) -> str:
-    middle, least, most = (f"{v * scale:.{digits}f}" for v in (statistics.median(values), min(values), max(values)))
-    return f"{middle} ({least} to {most})"
+def check_goals(runs: Sequence[Figures]) -> list[Check]:
+    case = f"{runs[0].servers} servers {source_of(runs[0])}"
+    found = {
+        "first_paint": [statistics.median(run.first_paint) for run in runs],
+        "ready": [statistics.median(run.ready) for run in runs],
+        "packed": [run.packed for run in runs],
+        "seen": [statistics.median(run.seen) for run in runs],
+        "viewers": [viewers_ratio(run) for run in runs],
+        "long_task": [run.long_task for run in runs],
+    }
+    return [goal.check(case, found[name]) for name, goal in GOALS.items()]
 
 
-def table(f: Figures) -> str:
+def source_of(figures: Figures) -> str:
+    return "in a real API server, and their Nodes" if figures.listed else "in the memory of the service (a fake source)"
+
+
+def table(runs: Sequence[Figures]) -> str:
     """The figures, bounds beside them."""
-    one, many = f.storms
-    source = "in a real API server, and their Nodes" if f.listed else "in the memory of the service (a fake source)"
-    bound, size = (f"reading and parsing the same objects: {f.listed[0]:.1f}", f.listed[1]) if f.listed else ("", 0)
-    start = [("start until ready, s", f"{f.started:.1f}", bound)] if f.listed else []  # a fake is made first
+    first = runs[0]
+
+    def one(field: str, form: str = ".2f") -> str:
+        return spread([float(getattr(run, field)) for run in runs], form)
+
+    def several(field: str, form: str = ".2f", scale: float = 1.0) -> str:
+        return spread([value * scale for run in runs for value in getattr(run, field)], form)
+
+    bound = size = ""
+    if first.listed:
+        bound = f"reading and parsing the same objects: {first.listed[0]:.1f}"
+        size = f"these objects as JSON: {first.listed[1] / 2**20:.0f}"
+    start = [("start until ready, s", one("started", ".1f"), bound)] if first.listed else []  # a fake is made first
     rows = (
         *start,
-        ("memory when ready, MiB", f"{f.memory_mib:.0f}", f"these objects as JSON: {size / 2**20:.0f}" if size else ""),
-        ("memory at the end, MiB", f"{f.memory_after_mib:.0f}", ""),
-        ("page of the fleet, bytes (gzip)", f"{f.whole} ({f.packed})", f"goal {GOALS['packed']} packed"),
-        ("page of the fleet, the first time, s", f"{f.first_page:.2f}", ""),
-        ("page of the fleet, s", spread(f.page, digits=3), f"bare: {spread(f.page_bound, digits=3)}"),
-        ("page of one server, s", spread(f.server_page, digits=3), ""),
-        ("page of the pool that has them all, the first time, s", f"{f.pool_page:.2f}", ""),
-        ("browser: first contentful paint, s", spread(f.first_paint), f"goal {GOALS['first_paint']}"),
-        ("browser: usable (the script has run), s", spread(f.ready), f"goal {GOALS['ready']}"),
-        ("browser: an arrow key, ms", spread(f.key, 1000, 1), ""),
-        ("a change, from its write to the tile, s", spread(f.seen), f"goal {GOALS['seen']}: one frame a second"),
-        ("browser: longest task in both storms, ms", f"{f.long_task:.0f}", f"goal {GOALS['long_task']}"),
+        ("memory when ready, MiB", one("memory_mib", ".0f"), size),
+        ("memory at the end, MiB", one("memory_after_mib", ".0f"), ""),
+        ("page of the fleet, bytes (gzip)", f"{first.whole} ({first.packed})", ""),
+        ("page of the fleet, the first time, s", one("first_page"), ""),
+        ("page of the fleet, s", several("page", ".3f"), f"bare: {several('page_bound', '.3f')}"),
+        ("page of one server, s", several("server_page", ".3f"), ""),
+        ("page of the pool that has them all, the first time, s", one("pool_page"), ""),
+        ("browser: first contentful paint, s", several("first_paint"), ""),
+        ("browser: usable (the script has run), s", several("ready"), ""),
+        ("browser: an arrow key, ms", several("key", ".1f", 1000), ""),
+        ("a change, from its write to the tile, s", several("seen"), "one frame a second"),
+        ("browser: longest task in both storms, ms", one("long_task", ".0f"), ""),
     )
-    storms = [
-        (s.viewers, f"{s.writes:.1f}", f"{s.shown_after:.1f}", f"{s.processor:.1f}",
-         f"{s.processor / f.servers * 1000:.2f}", s.frames, s.received, s.most_a_second)
-        for s in f.storms
-    ]  # fmt: skip
     head = (
         *("viewers", "changes made in, s", "all shown after, s", "processor of the service, s", "of one change, ms"),
         *("frames", "bytes a viewer", "most in a second"),
     )
-    missed = [f"{name} {value:.2f}, goal {goal}" for name, value, goal, is_met in goals(f) if not is_met]
+    storms = []
+    for number, storm in enumerate(first.storms):
+        each = [run.storms[number] for run in runs]
+        processor = [one_storm.processor for one_storm in each]
+        storms.append(
+            (
+                storm.viewers,
+                spread([one_storm.writes for one_storm in each]),
+                spread([one_storm.shown_after for one_storm in each]),
+                spread(processor),
+                spread([seconds / first.servers * 1000 for seconds in processor], ".2f"),
+                *(max(getattr(one_storm, what) for one_storm in each) for what in ("frames", "received")),
+                max(one_storm.most_a_second for one_storm in each),
+            )
+        )
+    many = spread([viewers_ratio(run) for run in runs], ".2f")
     return "\n".join(
         [
-            f"## The page of {f.servers} servers {source}",
+            f"## The page of {first.servers} servers {source_of(first)}",
             "",
-            "Chromium (headless shell) on the same two cores as all the rest. Median of "
-            f"{TIMES} (least to most). The bound of a page: the same bytes sent by a bare waitress.",
+            f"Chromium (headless shell) on the same two cores as all the rest. {TIMES} times in each repetition; "
+            "median (least to most) of all. The bound of a page: the same bytes sent by a bare waitress.",
             "",
-            *markdown(("what", "measured", "bound or goal"), rows),
+            *markdown(("what", "measured", "bound"), rows),
             "",
-            f"Each of the {f.servers} servers changes once:",
+            f"Each of the {first.servers} servers changes once; frames and bytes: the most of all repetitions.",
             "",
             *markdown(head, storms),
             "",
-            f"{many.viewers} viewers cost {many.processor / one.processor:.2f} times the processor time of one "
-            f"(goal {GOALS['viewers']}).",
-            *(["", f"Missed: {'; '.join(missed)}."] if missed else []),
+            f"{first.storms[-1].viewers} viewers cost {many} times the processor time of one.",
             "",
         ]
     )
@@ -447,10 +476,6 @@ def table(f: Figures) -> str:
 def markdown(head: Sequence[str], rows: Iterable[Sequence[object]]) -> list[str]:
     lines = [head, ["---"] * len(head), *rows]
     return [f"| {' | '.join(map(str, line))} |" for line in lines]
-
-
-def say(words: str) -> None:
-    print(f"{time.strftime('%H:%M:%S')} {words}", flush=True)
 
 
 if __name__ == "__main__":

@@ -21,7 +21,7 @@ class Result:
     steps: tuple[Load, ...]
     overload: Load
     steady: Load
-    """At STEADY_RATE, which every server carries."""
+    """At STEADY_RATE, which a slow server does not carry."""
 
     @property
     def knee(self) -> float:
@@ -34,6 +34,11 @@ class Result:
         carried = [step for step in self.steps if step.completed_share >= COMPLETE]
         at_knee = max(carried, key=lambda step: step.completed_per_second, default=self.overload)
         return 1e6 * at_knee.server_processor_seconds / at_knee.exchanges if at_knee.exchanges else 0.0
+
+    @property
+    def is_steady(self) -> bool:
+        """Whether STEADY_RATE is within what it carries; if not, what was measured there is of an overload."""
+        return self.steady.completed_share >= COMPLETE
 
     @property
     def microseconds_each_steady(self) -> float:
