@@ -28,6 +28,7 @@ PROVES: Final = "r01-u01"
 PLAIN: Final = "r01-u02"
 BOOT_SECONDS: Final = 900
 GOALS: Final = {
+    "Stage1": Goal("until stage-1 runs with a TPM, to the same without", 1.05),
     "Ready": Goal("until the Node is Ready with a TPM, to the same without", 1.05),
 }
 KINDS: Final = (("seconds", "stages"), ("processor seconds", "processor"))
