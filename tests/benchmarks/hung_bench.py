@@ -91,6 +91,7 @@ def check_goals(results: dict[str, list[Run]]) -> list[Check]:
             ratios([getattr(run, kind) for run in runs], [getattr(run, kind) for run in results["usual"]]),
         )
         for case, runs in results.items()
+        if case != "usual"
         for kind, words in KINDS.items()
     ]
 

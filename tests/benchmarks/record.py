@@ -129,7 +129,7 @@ class Run:
     def conditions(self, repetitions: int) -> str:
         """Repetitions, load, stolen time, date, commit and machine."""
         everything, stolen = (now - then for now, then in zip(processor_ticks(), self.ticks, strict=True))
-        forced = f" **Above {MAX_LOAD:g}: recorded with FORCE=1.**" if self.load > MAX_LOAD else ""
+        forced = f" **Above {MAX_LOAD:g}: measured with FORCE=1.**" if self.load > MAX_LOAD else ""
         changed = git("status", "--porcelain", "--untracked-files=no", "--", ":/", ":(top,exclude)tests/benchmarks")
         return (
             f"{repetitions} repetitions. Load average of the minute before: {self.load:.1f}, of the last minute: "

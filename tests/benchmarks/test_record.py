@@ -8,8 +8,9 @@ from pathlib import Path
 import pytest
 
 from tests.benchmarks import record
-from tests.benchmarks.__main__ import with_age
+from tests.benchmarks.__main__ import NAMES, with_age
 from tests.benchmarks.record import Goal, begin, goals_table, number
+from tests.tools import missing
 
 RATIO = Goal("seconds, to the bound", 1.5)
 RATE = Goal("proofs a second", 500, at_least=True)
@@ -78,12 +79,35 @@ def test_the_table_says_how_busy_the_machine_was(results: Path, monkeypatch: pyt
     begin("scale").finish("## A fleet", [], 3)
     table = (results / "scale.md").read_text()
     assert "3 repetitions. Load average of the minute before: 2.5, of the last minute: 3.5; 5.0 % of the" in table
-    assert "recorded with FORCE=1" in table
+    assert "**Above 1: measured with FORCE=1.**" in table
 
 
 def test_stolen_time_is_the_eighth_figure_of_the_first_line(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(Path, "read_text", lambda _: "cpu  10 20 30 400 5 6 7 80 9 0\ncpu0 1 2 3 4 5 6 7 8 9 0\n")
     assert record.processor_ticks() == (558, 80)
+
+
+# What is recorded
+
+
+RECORDED = sorted((record.HERE / "results").glob("*.md"))
+
+
+def test_there_are_records_of_benchmarks_alone() -> None:
+    assert {path.stem for path in RECORDED} <= set(NAMES)
+    assert RECORDED
+
+
+@pytest.mark.parametrize("path", RECORDED, ids=lambda path: path.stem)
+def test_the_list_of_all_figures_has_each_record_as_it_is(path: Path) -> None:
+    assert path.read_text() in (record.HERE / "RESULTS.md").read_text()
+
+
+@pytest.mark.parametrize("path", RECORDED, ids=lambda path: path.stem)
+def test_a_record_is_of_a_commit_of_this_repository(path: Path) -> None:
+    if record.git("rev-parse", "--is-shallow-repository") != "false":
+        missing("the history of the repository", "clone it as a whole")
+    assert with_age(path.name, path.read_text())
 
 
 def test_a_table_gets_its_age_once(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
