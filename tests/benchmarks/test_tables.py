@@ -246,6 +246,10 @@ def test_a_reboot_shows_when_the_join_configuration_was_handed_out() -> None:
     assert "| join configuration handed out | 20.0 (20.0 to 20.0) |" in text
 
 
+def test_a_stage_of_the_boot_before_the_command_does_not_count() -> None:
+    assert set(stages_since(COMMAND, status_of_a_joined_server("Stage1"))) == {"Stage1", "Kubelet"}
+
+
 def test_a_stage_that_was_not_seen_of_a_reboot_has_no_figures() -> None:
     text, _ = kexec("Stage1", "Root")
     assert "| system starts | not seen in each reboot |" in text
