@@ -122,8 +122,9 @@ def late_stage(server: Json) -> str | None:
     """The stage in which its boot is late, or in which it was given up until it is booted again; None if neither."""
     status = server.get("status") or {}
     conditions = status.get("conditions") or ()
-    ready: Json = next((each for each in conditions if each.get("type") == "Ready"), {})
-    if ready.get("status") != "False" or ready.get("reason") != "StageTimedOut":
+    # Where the cause is known, Ready has that one, and Booted says that the boot is late.
+    told = (each for each in conditions if each.get("type") in ("Ready", "Booted"))
+    if all(each.get("status") != "False" or each.get("reason") != "StageTimedOut" for each in told):
         return None
     return _known(str(status.get("bootStage") or "Ordered"), STAGES, "Ordered")
 

@@ -31,6 +31,7 @@ from provisioner.power.preflight import AGAIN_SECONDS, NodeAlive, NoLongerDue, N
 from provisioner.power.record import Record
 from provisioner.power.status import after_action, after_look, describe
 from provisioner.power.visit import Timed, Visit
+from provisioner.rules.bootability import REMEDY
 
 log = structlog.get_logger()
 
@@ -40,6 +41,7 @@ _LEFT_ON_SECONDS: Final = 5.0
 NEW_SECONDS: Final = 15.0
 """Of a server that was registered so lately the first boot is ordered within a moment: that it is off is not said
 before."""
+_UNREACHED: Final = "check the BMC's cable and network, and spec.bmc.address"
 _NO_BMC: Final = PoweredOn("Unknown", "NoBMC", "spec.bmc is not set: a person switches the server on and off")
 
 
@@ -97,7 +99,7 @@ class ServerPowerReconciler:
                 return self._spread(self._settings.poll_seconds)
             return self._look_and_act(server, server.spec.bmc, bmc, observed, visit)
         except BmcUnreachable as error:
-            self._record_failure(server.name, error.reason, str(error))
+            self._record_failure(server.name, error.reason, f"{error}{REMEDY}{_UNREACHED}")
             raise
         except BmcRefused as error:
             if error.reason in ("CredentialsRefused", "AccountLocked"):
@@ -106,8 +108,8 @@ class ServerPowerReconciler:
             return self._spread(_REFUSED_SECONDS)
         except (ValueError, TypeError, LookupError, AttributeError, OSError) as error:
             # Of whatever spec.bmc holds that a backend did not expect: without this the Server would say nothing.
-            words = fit(f"the BMC cannot be used: {type(error).__name__}: {error}; check spec.bmc", MESSAGE_LENGTH)
-            self._record_failure(server.name, "BMCUnusable", words)
+            words = fit(f"the BMC cannot be used: {type(error).__name__}: {error}", MESSAGE_LENGTH)
+            self._record_failure(server.name, "BMCUnusable", f"{words}{REMEDY}correct spec.bmc")
             raise
 
     def _hold(self, name: str) -> float | None:

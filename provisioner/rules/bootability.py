@@ -12,6 +12,8 @@ from provisioner.rules.assigned_image import current_image_name
 from provisioner.rules.pool_of_server import booting_pool_name
 
 PUBLISH: Final = "provisioner image publish DIRECTORY --store IMAGE-STORE --key IMAGE.PUB"
+REMEDY: Final = "; remedy: "
+"""Between what a condition observed and what a person can do about it."""
 
 
 @dataclass(frozen=True)
@@ -30,7 +32,7 @@ class Obstacle:
     @property
     def words(self) -> str:
         """Message and remedy."""
-        return f"{self.message}; remedy: {self.remedy}"
+        return f"{self.message}{REMEDY}{self.remedy}"
 
 
 def find_obstacle(server: Server, pool: NodePool | None, image: Image | None, rack: Rack | None) -> Obstacle | None:

@@ -14,8 +14,9 @@ from provisioner.api.errors import Refused
 from provisioner.api.maintenance import AGENT_METHODS, Maintenance
 from provisioner.api.server_status import ServerStatus
 from provisioner.api.wording import clip, plain
+from provisioner.rules.cause import find_cause_in
 from provisioner.rules.pool_of_server import current_pool_in
-from provisioner.web.states import STATES, StateKey, conditions_of, state_of
+from provisioner.web.states import STATES, StateKey, state_of
 
 WORDS_LENGTH: Final = 240
 HIGHEST_UNIT: Final = 60
@@ -107,14 +108,10 @@ def _waits_for(body: Mapping[str, Any], state: StateKey, maintenance: Maintenanc
         return phase, maintenance.status.next_step or f"Maintenance {maintenance.name} is {phase.lower()}"
     if not STATES[state].waits:
         return "", ""
-    told = conditions_of(body)
     if state == "pending":
         return "Acceptance", "waits until somebody accepts it"
-    for type_ in ("Ready", "Verified"):
-        found = told.get(type_)
-        if found is not None and found.get("status") != "True":
-            return str(found.get("reason") or ""), str(found.get("message") or "")
-    return "", ""
+    cause = find_cause_in(body)
+    return (cause.reason, cause.message) if cause is not None else ("", "")
 
 
 def finished_boot(status: Mapping[str, Any]) -> FinishedBoot | None:

@@ -6,6 +6,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any, Final, Literal
 
+from provisioner.rules.cause import LATE, find_cause_in
+
 StateKey = Literal[
     "failed", "pending", "blocked", "booting", "checking", "kept", "maintenance", "held", "production", "off"
 ]
@@ -40,8 +42,8 @@ STATES: Final[Mapping[StateKey, State]] = {
 }
 """In the order in which somebody looks at them."""
 
-LOST: Final = frozenset(("StageTimedOut", "NodeNotReady"))
-"""Reasons of a Ready condition that say that the boot, or the system, was lost."""
+LOST: Final = frozenset((LATE, "NodeNotReady"))
+"""Causes that say that the boot, or the system, was lost."""
 
 
 def conditions_of(body: Mapping[str, Any]) -> dict[str, Mapping[str, Any]]:
@@ -53,7 +55,7 @@ def state_of(body: Mapping[str, Any]) -> StateKey:
     """Of a Server's JSON: by its lifecycle, and by the conditions that say how that goes."""
     spec, status, told = body.get("spec") or {}, body.get("status") or {}, conditions_of(body)
     lifecycle, acceptance = status.get("lifecycle"), spec.get("acceptance", "Pending")
-    ready = told.get("Ready") or {}
+    cause = find_cause_in(body)
     if acceptance == "Rejected" or lifecycle == "Retired":
         return "off"
     if lifecycle == "Maintenance":
@@ -62,7 +64,9 @@ def state_of(body: Mapping[str, Any]) -> StateKey:
         return "held"
     if acceptance != "Accepted":
         return "pending"
-    if ready.get("status") != "True" and ready.get("reason") in LOST:
+    if cause is not None and cause.type == "PoweredOn":
+        return "blocked"
+    if cause is not None and cause.reason in LOST:
         return "failed"
     if lifecycle == "InProduction":
         return "production"

@@ -88,6 +88,12 @@ class Row:
 NO_BMC: dict[str, Any] = {"bmc": None}
 SHORT = StageTimeouts(firmware=10, ipxe=10, stage1=10, root=10, system=10, token=10)
 READY_ONCE: dict[str, Any] = {"power": POWERED, "join": JOINED, "ready_time": at(40)}
+NO_SECRET = condition(
+    "PoweredOn",
+    "Unknown",
+    "CredentialsMissing",
+    "Secret provisioner-bmcs/bmc does not exist; remedy: kubectl create secret generic bmc",
+)
 DUPLICATE = condition("Accepted", "False", "Duplicate", "Server r01-u01 claims what Server r01-u02 has already")
 
 WAITING = [
@@ -199,6 +205,35 @@ WAITING = [
         stage="Ordered",
     ),
     Row(
+        "a BMC whose credentials are missing is the cause, and not that the boot is late",
+        "CredentialsMissing",
+        seconds=200,
+        status=status(conditions=(NO_SECRET,)),
+        says="kubectl create secret generic bmc",
+        stage="Ordered",
+    ),
+    Row(
+        "and it is so before the boot is late",
+        "CredentialsMissing",
+        seconds=5,
+        status=status(conditions=(NO_SECRET,)),
+        says="Secret provisioner-bmcs/bmc does not exist",
+        stage="Ordered",
+    ),
+    Row(
+        "of a boot that got past the BMC it explains nothing",
+        "IPXE",
+        status=status(power=POWERED, progress=heard("IPXE", 10), conditions=(NO_SECRET,)),
+        stage="IPXE",
+    ),
+    Row(
+        "an obstacle goes before the BMC, which has nothing to do with it",
+        "ImageUnavailable",
+        seconds=5,
+        status=status(order=None, conditions=(NO_SECRET,)),
+        next_image=image(available="False"),
+    ),
+    Row(
         "one without a BMC waits for a hand, however long",
         "Ordered",
         seconds=90_000,
@@ -251,6 +286,17 @@ WAITING = [
             join=JoinStatus(refused_time=at(31), refused_reason="NotAccepted"),
         ),
         says="NotAccepted",
+        stage="Token",
+    ),
+    Row(
+        "one whose join waits for a person names what for",
+        "FirmwareNotApproved",
+        status=status(
+            power=POWERED,
+            progress=heard("Token", 30),
+            conditions=(condition("Joined", "False", "FirmwareNotApproved", "no profile fits; remedy: approve it"),),
+        ),
+        says="no profile fits; remedy: approve it",
         stage="Token",
     ),
     Row(

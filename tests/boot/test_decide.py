@@ -302,3 +302,10 @@ def test_without_a_bmc_an_order_never_times_out() -> None:
     decision = run(Row("", "", seconds=1000, spec=NO_BMC))
     assert ready_of(decision)["reason"] == "Ordered"
     assert decision.requeue_after_seconds is None
+
+
+def test_a_cause_that_another_condition_names_is_told_once_and_booted_keeps_that_the_boot_is_late() -> None:
+    row = next(row for row in WAITING if row.sentence.startswith("a BMC whose credentials are missing"))
+    decision = run(row)
+    assert booted_of(decision)["reason"] == "StageTimedOut"
+    assert decision.events == (), "the power controller has told it"

@@ -356,6 +356,33 @@ def idle() -> Subject:
     return subject(None, None, done, events=(event("MaintenanceCompleted", "boot boot-7 runs it", hours=30),))
 
 
+def without_bmc_credentials() -> Subject:
+    """Its boot is late, as its BMC cannot be told."""
+    order = BootOrder(id="o1", reason="FirstBoot", ordered_time=before(minutes=5), attempt=1, image_ref="gpu-node-1")
+    found = server(
+        order=order,
+        boot_stage="Ordered",
+        boot_id=None,
+        image_ref=None,
+        lifecycle="Booting",
+        power=None,
+        ready_time=None,
+        verification=None,
+        conditions=(
+            condition("Ready", "False", "StageTimedOut", "ordered has lasted longer than it may", minutes=3),
+            condition(
+                "PoweredOn",
+                "Unknown",
+                "CredentialsMissing",
+                "Secret provisioner-bmcs/r01-bmc does not exist; remedy: kubectl -n provisioner-bmcs create secret "
+                "generic r01-bmc --from-literal=username=… --from-file=password=FILE",
+                minutes=5,
+            ),
+        ),
+    )
+    return subject(found, no_node=True)
+
+
 SITUATIONS = {
     "idle": idle,
     "waits-for-a-job": waits_for_a_job,
@@ -368,4 +395,5 @@ SITUATIONS = {
     "held": held,
     "failed-maintenance": failed_maintenance,
     "never-booted": never_booted,
+    "without-bmc-credentials": without_bmc_credentials,
 }

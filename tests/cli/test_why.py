@@ -65,6 +65,10 @@ def test_golden_each_situation_is_told_on_one_screen(situation: str) -> None:
         ("held", "is held by a person"),
         ("failed-maintenance", "is not Ready (NodeNotReady)"),
         ("never-booted", "was never booted (ImageUnavailable)"),
+        (
+            "without-bmc-credentials",
+            "is not Ready (CredentialsMissing): Secret provisioner-bmcs/r01-bmc does not exist",
+        ),
     ],
 )
 def test_the_first_line_says_what_it_does(situation: str, words: str) -> None:
@@ -162,6 +166,21 @@ def test_why_says_when_the_checks_of_a_reimaged_node_have_failed_for_good() -> N
     found = server(verification=verification(failed, attempt=2))
     told = render_why(subject(found, None, maintenance(phase="Verifying")))
     assert "failed its checks before use: a person must act" in " ".join(told.partition("\n\n")[0].split())
+
+
+def test_why_and_status_lead_with_the_cause_and_why_has_a_line_for_its_remedy() -> None:
+    found = SITUATIONS["without-bmc-credentials"]()
+    assert section(render_why(found), "you can").startswith("you can kubectl -n provisioner-bmcs create secret generic")
+    line = render_status([Target(server=found.server, node=None)], (), NOON).splitlines()[1]
+    assert "CredentialsMissing: Secret provisioner-bmcs/r01-bmc does not exist" in line
+
+
+@pytest.mark.parametrize(("phase", "named"), [("Rebooting", True), ("Waiting", False)])
+def test_a_maintenance_whose_boot_the_bmc_does_not_carry_out_says_why_and_what_to_do(phase: Any, named: bool) -> None:
+    found = SITUATIONS["without-bmc-credentials"]()
+    told = render_why(replace(found, maintenances=(maintenance(phase=phase),)))
+    assert ("CredentialsMissing" in " ".join(told.partition("\n\n")[0].split())) == named
+    assert ("create secret generic" in section(told, "you can")) == named
 
 
 def test_events_that_may_not_be_read_are_said_to_be_so() -> None:

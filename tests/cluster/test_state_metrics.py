@@ -205,6 +205,14 @@ def test_a_boot_that_is_late_is_counted_once_a_stage_and_told_while_it_lasts() -
     assert told(meters, "provisioner_boots_late") == {}
 
 
+def test_a_late_boot_whose_cause_is_known_is_counted_as_late() -> None:
+    meters, servers = new_meters(), FakeCache(late("Ordered", "Ordered"))
+    meters.follow(servers, FakeCache(), FakeCache(), FakeCache())
+    said = [condition("Ready", "False", "CredentialsMissing"), condition("Booted", "False", "StageTimedOut")]
+    servers.put(server(bootStage="Ordered", conditions=said))
+    assert told(meters, "provisioner_boots_late") == {'boots_late{stage="Ordered"}': 1}
+
+
 def test_images_that_are_wanted_and_missing_are_counted() -> None:
     def image(name: str, status: str | None) -> dict[str, Any]:
         said = [condition("Available", status, "Incomplete")] if status else []

@@ -98,11 +98,14 @@ def test_an_image_that_the_first_boot_brings_is_waited_for_and_done_with_it(poli
     assert find_end(booting(asks("Reimage", 10, policy=policy), verified_at=60)) is not None
 
 
-def test_an_image_that_a_boot_brings_too_late_is_not_waited_for_now() -> None:
-    condition = objects.condition("Ready", "False", "StageTimedOut", message="hangs")
+@pytest.mark.parametrize(("ready", "booted"), [("StageTimedOut", "StageTimedOut"), ("BMCUnreachable", "StageTimedOut")])
+def test_an_image_that_a_boot_brings_too_late_is_not_waited_for_now(ready: str, booted: str) -> None:
+    told = [
+        objects.condition(t, "False", reason, message="hangs") for t, reason in (("Ready", ready), ("Booted", booted))
+    ]
     found = booting(asks("Reimage", 10, policy="Now"))
     assert found.server is not None
-    found = replace(found, server=replace(found.server, status=replace(found.server.status, conditions=(condition,))))
+    found = replace(found, server=replace(found.server, status=replace(found.server.status, conditions=tuple(told))))
     step = decide(found, later(11))
     assert isinstance(step, WriteStatus)
     assert step.status.phase == "Claiming"

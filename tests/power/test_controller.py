@@ -243,7 +243,7 @@ def test_an_error_that_no_backend_expects_is_said_at_the_server_too(site: Site) 
     site.write_server()
     site.start(BmcPool(site.door, clock=time.monotonic, connect=connect))
     condition = site.wait_for_condition("BMCUnusable")
-    assert "Redfish cannot make anything of it; check spec.bmc" in condition.message
+    assert "Redfish cannot make anything of it; remedy: correct spec.bmc" in condition.message
 
 
 def test_a_dead_bmc_does_not_hold_up_the_others(site: Site, cluster: Cluster, unique: str) -> None:

@@ -60,6 +60,18 @@ def test_a_server_is_in_the_state_that_its_lifecycle_and_conditions_say(
     assert state_of(body) == state
 
 
+def test_a_server_whose_bmc_has_no_credentials_cannot_boot_and_says_so_with_the_remedy() -> None:
+    words = "Secret provisioner-bmcs/bmc does not exist; remedy: kubectl create secret generic bmc"
+    told = [
+        condition("Ready", "False", "StageTimedOut", "ordered has lasted longer than it may", NOON),
+        condition("PoweredOn", "Unknown", "CredentialsMissing", words, NOON),
+        condition("Verified", "Unknown", "WaitsForBoot", "waits until the boot joins", NOON),
+    ]
+    status = {"lifecycle": "Booting", "bootStage": "Ordered", "order": {"id": "o1"}, "conditions": told}
+    found = row_of({"metadata": {"name": "r01-u01"}, "spec": {"acceptance": "Accepted"}, "status": status}, None)
+    assert (found.state, found.reason, found.words) == ("blocked", "CredentialsMissing", words)
+
+
 def test_a_server_of_which_nothing_is_known_waits_to_be_accepted() -> None:
     assert state_of({"metadata": {"name": "x"}, "spec": {}}) == "pending"
 

@@ -21,6 +21,7 @@ from provisioner.boot.orders.status import compose
 from provisioner.boot.script.choose import find_obstacle
 from provisioner.rules.boot_order import has_fetched, is_ordered_boot, is_settled
 from provisioner.rules.bootability import Obstacle, runs_as_other_node
+from provisioner.rules.cause import LATE, find_cause_of_boot
 from provisioner.rules.dpus import find_awaited_dpu
 
 ALIVE_AGAIN_SECONDS: Final = 5.0
@@ -47,7 +48,16 @@ def decide(facts: OrderFacts, now: datetime, new_id: str) -> Decision:
     )
     if former is not None:
         assessment = replace(assessment, revoked=revoked)
-    return compose(facts, assessment, now)
+    return compose(facts, _explained(facts, assessment), now)
+
+
+def _explained(facts: OrderFacts, assessment: Assessment) -> Assessment:
+    """With the cause in the condition Ready, where another condition names it; Booted keeps how far the boot is."""
+    ready = assessment.ready
+    cause = find_cause_of_boot(facts.server, assessment.stage) if ready.status != "True" else None
+    if cause is None or assessment.order is not None or ready.reason not in (LATE, assessment.stage):
+        return assessment
+    return replace(assessment, ready=replace(ready, reason=cause.reason, message=cause.message))
 
 
 def _revoked(facts: OrderFacts) -> Assessment | None:
@@ -209,7 +219,7 @@ def _under_way(facts: OrderFacts, now: datetime) -> Assessment:
         words += f"; to have it booted: kubectl provision power-cycle {server.name}"
     elif stage.deadline is not None and late:
         words += f"; unless it goes on, another boot is ordered at {rfc3339(stage.deadline)}"
-    ready = ConditionUpdate(status="False", reason="StageTimedOut" if late else stage.stage, message=words)
+    ready = ConditionUpdate(status="False", reason=LATE if late else stage.stage, message=words)
     booted = ready
     if has_fetched(server):
         booted = ConditionUpdate(
@@ -229,7 +239,7 @@ def _stage_of(facts: OrderFacts) -> BootStage | None:
 
 
 def _reason_of(need: Need) -> str:
-    return "StageTimedOut" if need.reason == "TimedOut" else need.reason
+    return LATE if need.reason == "TimedOut" else need.reason
 
 
 def _no(obstacle: Obstacle) -> ConditionUpdate:

@@ -10,7 +10,6 @@ import click
 
 from provisioner.api import Maintenance, Server
 from provisioner.api.codec import encode
-from provisioner.api.conditions import find_condition
 from provisioner.api.maintenance import holding_maintenance
 from provisioner.api.meta import parse_time
 from provisioner.cli import printer
@@ -22,6 +21,7 @@ from provisioner.cli.kubectl.printing import clip, output_option, print_objects,
 from provisioner.cli.kubectl.targets import Target, Wish, find_targets
 from provisioner.cli.why.maintenance import blocker_words
 from provisioner.cluster.client import Cluster
+from provisioner.rules.cause import find_cause
 from provisioner.rules.pool_of_server import current_pool_name
 
 HEADER = ("NODE", "LIFECYCLE", "READY", "IMAGE", "BOOT", "MAINTENANCE", "WAITS-FOR")
@@ -135,18 +135,15 @@ def _maintenance(current: Maintenance | None) -> str | None:
 
 
 def waits_for(server: Server, current: Maintenance | None) -> str:
-    """What somebody has to know: what the Maintenance waits for, else why the node takes no jobs."""
+    """What somebody has to know: what the Maintenance waits for, else the cause for which the node takes no jobs."""
     if current is not None and current.status.blockers:
         first = current.status.blockers[0]
         more = f" (+{len(current.status.blockers) - 1})" if len(current.status.blockers) > 1 else ""
         return f"{blocker_words(first)}{more}"
-    if current is not None:
+    cause = find_cause(server)
+    if cause is None or (current is not None and cause.type in ("Ready", "Verified")):
         return ""
-    for type_ in ("Verified", "Ready"):
-        found = find_condition(server.status.conditions, type_)
-        if found is not None and found.status != "True":
-            return f"{found.reason}: {found.message}"
-    return ""
+    return cause.words
 
 
 def _as_json(target: Target, maintenances: Sequence[Maintenance]) -> dict[str, Any]:

@@ -12,6 +12,7 @@ from provisioner.api.server_status import is_given_up
 from provisioner.cli.kubectl.moments import ago
 from provisioner.cli.kubectl.node_requests import true_conditions
 from provisioner.cli.why.subject import Subject
+from provisioner.rules.cause import Cause, find_cause
 
 ACTION_WORDS: Final = {"Drain": "drained", "Reboot": "rebooted", "Reimage": "reimaged", "PowerCycle": "power cycled"}
 METHOD_WORDS: Final = {
@@ -45,20 +46,20 @@ def headline(subject: Subject) -> str:
         return _maintenance(subject, subject.current)
     if true_conditions(subject.node, (HOLD_REQUESTED,)):
         return "is held by a person: it takes no new jobs, and nothing disturbs it"
-    ready = find_condition(server.status.conditions, "Ready")
-    verified = find_condition(server.status.conditions, "Verified")
+    cause = find_cause(server)
     if server.status.order is None and subject.node is None:
-        return f"was never booted{_reason(ready)}"
-    if ready is not None and ready.status != "True":
-        stage = server.status.boot_stage
-        if ready.reason == stage:
+        return f"was never booted{_because(cause)}"
+    if cause is not None and cause.type != "Verified":
+        ready, stage = find_condition(server.status.conditions, "Ready"), server.status.boot_stage
+        if ready is not None and cause.reason == stage:
             since = ago(parse_time(ready.last_transition_time), subject.now)
             return f"is booting: stage {stage}, not Ready since {since}"
-        return f"is not Ready{_reason(ready)}"
-    if verified is not None and verified.status == "False":
-        return f"failed its checks before use, and is kept out of use{_reason(verified)}"
-    if verified is not None and verified.status == "Unknown":
-        return "is being checked before use"
+        return f"is not Ready{_because(cause)}"
+    if cause is not None:
+        verified = find_condition(server.status.conditions, "Verified")
+        if verified is not None and verified.status == "Unknown":
+            return "is being checked before use"
+        return f"failed its checks before use, and is kept out of use{_because(cause)}"
     if server.status.lifecycle == "Verified":
         return "is Ready and verified, and something else keeps jobs away: see below"
     if is_true(server.status.conditions, "Ready"):
@@ -81,7 +82,9 @@ def _maintenance(subject: Subject, m: Maintenance) -> str:
         "Rebooting": f"boots anew{image} {_method(m)}" + ", once that is there" * lacks_image(m),
         "Verifying": f"has booted{image}, and {_verified(subject)}",
     }
-    return told.get(phase, f"is in phase {phase}") + lasted
+    cause = find_cause(subject.server)
+    hangs = phase == "Rebooting" and cause is not None and cause.type != "Ready"
+    return told.get(phase, f"is in phase {phase}") + lasted + (_because(cause) if hangs else "")
 
 
 def _verified(subject: Subject) -> str:
@@ -131,8 +134,8 @@ def phase_since(m: Maintenance) -> str | None:
     return began or m.status.started_time
 
 
-def _reason(condition: object) -> str:
-    reason, message = getattr(condition, "reason", None), getattr(condition, "message", "")
-    if reason is None:
+def _because(cause: Cause | None) -> str:
+    """What a person can do about it has a line of its own."""
+    if cause is None:
         return ""
-    return f" ({reason}): {message}" if message else f" ({reason})"
+    return f" ({cause.reason}): {cause.observed}" if cause.message else f" ({cause.reason})"

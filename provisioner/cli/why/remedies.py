@@ -10,6 +10,7 @@ from provisioner.api.maintenance import Maintenance, MaintenanceAction
 from provisioner.cli.why.headline import JOBS
 from provisioner.cli.why.subject import Subject
 from provisioner.rollout.standing import REQUESTOR
+from provisioner.rules.cause import find_cause
 
 COMMANDS: Final[dict[MaintenanceAction, str]] = {
     "Drain": "drain",
@@ -24,6 +25,9 @@ def remedies(subject: Subject) -> Iterable[str]:
     name, m = subject.server.name, subject.current
     if subject.server.spec.acceptance == "Pending":
         return [f"let it boot: kubectl provision accept {name}"]
+    cause = find_cause(subject.server)
+    if cause is not None and cause.remedy and (m is None or (cause.type != "Ready" and m.status.phase == "Rebooting")):
+        return [cause.remedy]
     if m is not None:
         if all(requestor.name == REQUESTOR for requestor in m.spec.requestors) and m.spec.requestors:
             return _of_rollout(subject, m)

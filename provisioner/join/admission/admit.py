@@ -36,7 +36,7 @@ from provisioner.join.admission.successor import find_successor
 from provisioner.join.node_object import SERVER_UID_ANNOTATION
 from provisioner.rules.assigned_image import next_image_name
 from provisioner.rules.boot_order import is_by_agent, is_by_bmc
-from provisioner.rules.bootability import find_distrusted, find_unaccepted, find_unjudged, find_without_pool
+from provisioner.rules.bootability import REMEDY, find_distrusted, find_unaccepted, find_unjudged, find_without_pool
 from provisioner.rules.liveness import read_heartbeat
 from provisioner.rules.stage_timeouts import time_to_join
 
@@ -173,15 +173,15 @@ def _without_proof(server: Server | None, pool: NodePool, proof: Unproven | None
     if server is not None and known is not None:
         return Denied(
             "ProofMissing",
-            f"server {server.name} has a TPM, endorsement key {known}, and the machine proved nothing by it; boot an "
-            "image whose agent does, or see docs/registration.md for a server that has lost its TPM",
+            f"server {server.name} has a TPM, endorsement key {known}, and the machine proved nothing by it"
+            f"{REMEDY}boot an image whose agent does, or see docs/registration.md for a server that has lost its TPM",
             recorded=True,
         )
     if pool.spec.attestation == "Required":
         why = proof.why if proof is not None else "nothing was offered"
         return Denied(
             "AttestationRequired",
-            f"NodePool {pool.name} admits only servers that prove their identity: {why}; "
+            f"NodePool {pool.name} admits only servers that prove their identity: {why}{REMEDY}"
             "set the pool's attestation to Optional where servers have no TPM",
             recorded=True,
         )
@@ -198,7 +198,7 @@ def _judge_identity(facts: JoinFacts, server: Server, request: JoinRequest) -> D
         return Denied(
             "SystemUUIDMismatch",
             f"the machine says that its system UUID is {request.system_uuid or 'none'}, server {server.name} is "
-            f"registered with {spec.system_uuid}; was a mainboard exchanged? Correct spec.systemUUID",
+            f"registered with {spec.system_uuid}{REMEDY}if its mainboard was exchanged, correct spec.systemUUID",
             recorded=True,
         )
     poolless = find_without_pool(server, facts.pool)
@@ -280,7 +280,7 @@ def _judge_predecessor(
 def _judge_image(facts: JoinFacts, server: Server, order: BootOrder, request: JoinRequest) -> Decision | None:
     name = order.image_ref or next_image_name(server, facts.pool)
     if facts.image is None:
-        return NotYet("NoImage", f"Image {name} of boot order {order.id} does not exist; publish it", 15.0)
+        return NotYet("NoImage", f"Image {name} of boot order {order.id} does not exist{REMEDY}publish it", 15.0)
     if request.image_digest != facts.image.spec.digest:
         return Denied(
             "WrongImage",
@@ -300,7 +300,7 @@ def _judge_node(facts: JoinFacts, server: Server, order: BootOrder, admitted: Ad
     if facts.node is not None and annotations.get(SERVER_UID_ANNOTATION) != server.metadata.uid:
         return Denied(
             "NodeNameTaken",
-            f"Node {server.name} exists and was not made for this server; delete it or rename the server",
+            f"Node {server.name} exists and was not made for this server{REMEDY}delete it or rename the server",
             recorded=True,
         )
     if annotations.get(PREPARED_ORDER_ANNOTATION) != order.id:

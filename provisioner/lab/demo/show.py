@@ -12,6 +12,7 @@ from provisioner.api.boot_timeline import boot_timeline, format_timeline
 from provisioner.api.conditions import find_condition, is_true
 from provisioner.api.errors import Retryable
 from provisioner.api.server import Server
+from provisioner.rules.cause import find_cause
 
 INTERVAL_SECONDS: Final = 0.5
 
@@ -31,13 +32,14 @@ def is_ready(server: Server) -> bool:
 
 
 def what_is_missing(server: Server) -> str:
-    """Why a server may not be used yet, in its own condition's words."""
-    for type_ in ("Ready", "Verified"):
-        condition = find_condition(server.status.conditions, type_)
-        if condition is None:
-            return "nothing is known of it yet" if type_ == "Ready" else "nobody has looked at its machine yet"
-        if condition.status != "True":
-            return f"{condition.reason}: {condition.message}"
+    """Why a server may not be used yet, in the words of the condition that names the cause."""
+    cause = find_cause(server)
+    if cause is not None:
+        return cause.words
+    if find_condition(server.status.conditions, "Ready") is None:
+        return "nothing is known of it yet"
+    if find_condition(server.status.conditions, "Verified") is None:
+        return "nobody has looked at its machine yet"
     return f"its lifecycle is {server.status.lifecycle or 'not known'}"
 
 

@@ -12,6 +12,7 @@ from provisioner.api.meta import parse_time
 from provisioner.maintenance.facts import MaintenanceFacts
 from provisioner.maintenance.status.record import Blocked
 from provisioner.rules.boot_order import is_ordered_boot, is_settled
+from provisioner.rules.cause import LATE
 from provisioner.rules.requests import asked_time, is_before
 
 
@@ -38,8 +39,8 @@ def awaits_bringing(facts: MaintenanceFacts, now: datetime) -> list[Blocked]:
     server, wanted = facts.server, facts.wanted
     if not _is_ordered(facts) or server is None or wanted is None or not _is_under_way(facts, now):
         return []
-    ready = find_condition(server.status.conditions, "Ready")
-    if wanted.policy == "Now" and (ready is None or ready.reason == "StageTimedOut"):
+    told = [find_condition(server.status.conditions, type_) for type_ in ("Ready", "Booted")]
+    if wanted.policy == "Now" and (told[0] is None or any(each is not None and each.reason == LATE for each in told)):
         return []
     words = (
         f"Server '{server.name}' boots Image '{facts.image_name}', which is all that is asked for: it is done once "

@@ -18,6 +18,7 @@ from urllib.parse import urlsplit
 from provisioner.api.errors import NeedsHuman, Retryable
 from provisioner.api.server import BmcFirmware, BmcProtocol
 from provisioner.api.values import Secret
+from provisioner.rules.bootability import REMEDY
 
 ObservedPower = Literal["On", "Off"]
 OverrideEnabled = Literal["Once", "Continuous"]
@@ -56,6 +57,9 @@ class BmcRefused(NeedsHuman):
     def __init__(self, message: str, *, reason: str, hint: str) -> None:
         super().__init__(fit(message, MESSAGE_LENGTH), hint=hint)
         self.reason = reason
+
+    def __str__(self) -> str:
+        return f"{self.args[0]}{REMEDY}{self.hint}"
 
 
 _HOST: Final = re.compile(r"[A-Za-z0-9.-]+|\[[0-9A-Fa-f:.]+\]")

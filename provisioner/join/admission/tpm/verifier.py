@@ -76,7 +76,7 @@ from provisioner.join.admission.tpm.firmware import (
     to_prove_again,
 )
 from provisioner.join.admission.tpm.wire import Answer, TpmEvidence, challenge_to_wire, read_evidence
-from provisioner.rules.bootability import is_measured
+from provisioner.rules.bootability import REMEDY, is_measured
 
 _UNKNOWN_FIRMWARE: Final = frozenset(
     {Reason.FIRMWARE_NOT_APPROVED, Reason.FIRMWARE_MISMATCH, Reason.BOOT_PROGRAM_MISMATCH}
@@ -250,8 +250,8 @@ class _Shown:
     def pending_key(self, profiles: Sequence[FirmwareProfile]) -> Proof:
         key = endorsement_key_sha256(self.keys.endorsement)
         message = (
-            f"the machine has a TPM with endorsement key {key}, which is not registered; compare it with the packing "
-            f"list, then: kubectl provision attestation approve {self.question.server.name} --key {key}"
+            f"the machine has a TPM with endorsement key {key}, which is not registered{REMEDY}compare it with the "
+            f"packing list, then: kubectl provision attestation approve {self.question.server.name} --key {key}"
         )
         image = _measurements(self.question.image)
         if image is None or (self.why_no_boot is not None and not _was_proven(self.question.server)):
@@ -268,7 +268,7 @@ class _Shown:
                     "delete those that are nobody's"
                 )
             return (
-                f"{refused.message}; look at FirmwareProfile {profile}, which was learned of it, then: "
+                f"{refused.message}{REMEDY}look at FirmwareProfile {profile}, which was learned of it, then: "
                 f"kubectl provision attestation approve {self.question.server.name} --firmware {profile}"
             )
 

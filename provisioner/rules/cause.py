@@ -1,0 +1,106 @@
+"""Why a server is not in use: the deepest cause that its conditions name. The condition Ready, the commands and the web
+page all take it from here. Pure."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from typing import Any, Final
+
+from provisioner.api import Server
+from provisioner.api.maintenance import AGENT_METHODS
+from provisioner.api.meta import Condition
+from provisioner.rules.bootability import REMEDY
+
+LATE: Final = "StageTimedOut"
+"""Reason of a boot that stays in a stage for longer than it may: a symptom, where a cause is known."""
+_ASKED_ELSEWHERE: Final = frozenset(("NoBMC", "NotAccepted", "Duplicate"))
+"""Reasons of an unknown power state that are no failure of the BMC, or that Ready names itself."""
+_LEFT_ON: Final = frozenset(("NodeAlive", "NotAskedFor"))
+"""Reasons of PoweredOn for which an order is not carried out although the BMC answers."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Cause:
+    """What a condition says of the cause. type: of that condition. remedy: empty if the condition names none."""
+
+    type: str
+    reason: str
+    message: str
+
+    @property
+    def observed(self) -> str:
+        """The message without its remedy."""
+        return self.message.partition(REMEDY)[0]
+
+    @property
+    def remedy(self) -> str:
+        return self.message.partition(REMEDY)[2]
+
+    @property
+    def words(self) -> str:
+        return f"{self.reason}: {self.message}" if self.message else self.reason
+
+
+def find_cause(server: Server) -> Cause | None:
+    """None of a server that is Ready and has passed its checks, or of which nothing is said yet."""
+    status = server.status
+    by_agent = status.order is not None and status.order.method in AGENT_METHODS
+    return _find_cause(_by_type(status.conditions), status.boot_stage, by_agent=by_agent)
+
+
+def find_cause_in(body: Mapping[str, Any]) -> Cause | None:
+    """As `find_cause`, of a Server's JSON."""
+    status = body.get("status") or {}
+    told = {
+        str(c.get("type")): _Said(str(c.get("status")), str(c.get("reason") or ""), str(c.get("message") or ""))
+        for c in status.get("conditions") or ()
+    }
+    by_agent = (status.get("order") or {}).get("method") in AGENT_METHODS
+    return _find_cause(told, status.get("bootStage"), by_agent=by_agent)
+
+
+def find_cause_of_boot(server: Server, stage: str | None) -> Cause | None:
+    """What keeps the current order's boot in `stage`, if another condition than Ready says it."""
+    order = server.status.order
+    by_agent = order is not None and order.method in AGENT_METHODS
+    return _cause_of_boot(_by_type(server.status.conditions), stage, by_agent=by_agent)
+
+
+@dataclass(frozen=True)
+class _Said:
+    status: str
+    reason: str
+    message: str
+
+
+def _by_type(conditions: Iterable[Condition]) -> dict[str, _Said]:
+    return {c.type: _Said(c.status, c.reason, c.message) for c in conditions}
+
+
+def _find_cause(told: Mapping[str, _Said], stage: str | None, *, by_agent: bool) -> Cause | None:
+    ready, accepted = told.get("Ready"), told.get("Accepted")
+    if accepted is not None and accepted.status == "False" and (ready is None or ready.reason == "NoAddress"):
+        return _cause("Accepted", accepted)
+    if ready is None:
+        return None
+    if ready.status != "True":
+        deeper = _cause_of_boot(told, stage, by_agent=by_agent)
+        explains = deeper is not None and ready.reason in (LATE, stage, deeper.reason)
+        return deeper if explains else _cause("Ready", ready)
+    verified = told.get("Verified")
+    return _cause("Verified", verified) if verified is not None and verified.status != "True" else None
+
+
+def _cause_of_boot(told: Mapping[str, _Said], stage: str | None, *, by_agent: bool) -> Cause | None:
+    powered, joined = told.get("PoweredOn"), told.get("Joined")
+    if stage == "Ordered" and powered is not None and not by_agent:
+        fails = powered.status == "Unknown" and powered.reason not in _ASKED_ELSEWHERE
+        return _cause("PoweredOn", powered) if fails or powered.reason in _LEFT_ON else None
+    if stage == "Token" and joined is not None and joined.status == "False" and joined.reason != "TokenIssued":
+        return _cause("Joined", joined)
+    return None
+
+
+def _cause(type_: str, said: _Said) -> Cause:
+    return Cause(type=type_, reason=said.reason, message=said.message)
