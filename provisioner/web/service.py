@@ -23,6 +23,7 @@ from flask import Flask, Response, g, request
 from provisioner.api.errors import NeedsHuman, ProvisionerError
 from provisioner.api.wording import plain
 from provisioner.cluster.client import Cluster
+from provisioner.cluster.leadership import NoLeader, read_no_leader
 from provisioner.cluster.lingering_channel import LingeringChannel
 from provisioner.web.access.gate import Gate
 from provisioner.web.access.guard import Guard, plain_answer
@@ -56,6 +57,9 @@ MOST_SENT_BYTES: Final = 16 * 1024
 UNSENT_BYTES: Final = 4 * 1024 * 1024
 COMPRESSED_FROM_BYTES: Final = 2048
 STOP_SECONDS: Final = 5
+LEADERS_SECONDS: Final = 15.0
+"""Leases are read no more often, for all who look."""
+LEADERS_ANSWER_SECONDS: Final = 2.0
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -98,6 +102,7 @@ class WebService:
             broadcast=self.broadcast,
             words=words,
             events=EventReader(cluster, monotonic) if cluster is not None else None,
+            no_leader=leader_reader(cluster, now, monotonic),
             guard=Guard(gate=gate, hosts=listening.hosts),
             # Without tokens nobody is told apart from another.
             viewers=Viewers(listening.viewers, OF_ONE if listening.with_tokens else listening.viewers),
@@ -187,6 +192,16 @@ def listen_at(address: str, port: int) -> socket.socket:
         listener.close()
         raise
     return listener
+
+
+def leader_reader(
+    cluster: Cluster | None, now: Callable[[], datetime], monotonic: Callable[[], float]
+) -> Callable[[], NoLeader | None]:
+    """Reads which groups of controllers nobody leads, once for all who look."""
+    if cluster is None:
+        return lambda: None
+    asked, kept = cluster.with_timeout(LEADERS_ANSWER_SECONDS), Shared[NoLeader | None](LEADERS_SECONDS, monotonic)
+    return lambda: kept.get("", lambda: read_no_leader(asked, now()))
 
 
 def build_app(site: Site, gate: Gate | None, audience: str | None, is_ready: Callable[[], bool]) -> Flask:

@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Protocol
 
+from provisioner.cluster.leadership import NoLeader
 from provisioner.cluster.recent_events import RecentEvents
 
 
@@ -43,6 +44,6 @@ class PoolTold:
 class Words(Protocol):
     """Pure: from what the copies hold, at `now` of its own clock."""
 
-    def of_server(self, name: str, events: RecentEvents | None) -> Told | None: ...
+    def of_server(self, name: str, events: RecentEvents | None, no_leader: NoLeader | None) -> Told | None: ...
 
     def of_pool(self, name: str) -> PoolTold | None: ...

@@ -87,7 +87,7 @@ CODE: Final[dict[str, tuple[str, ...]]] = {
         *("network/infiniband/controller.py", "network/infiniband/pkey_controller.py", "network/infiniband/ufm/"),
         "cluster/leader.py",
     ),
-    "web": ("web/", "cluster/recent_events.py"),
+    "web": ("web/", "cluster/leadership.py", "cluster/recent_events.py"),
     "authorizer": ("cli/service/authorizer.py",),
 }
 """Files and folders by account."""

@@ -78,6 +78,13 @@ def test_why_names_no_command_that_is_refused() -> None:
     assert list(identity(waits)) == ["its firmware cannot be approved: was changed"]
 
 
+def test_why_asks_for_no_approval_of_firmware_that_was_approved_since() -> None:
+    waits = replace(subject(), server=showing(registered=SHOWN, profile="learned-1"), firmware_is_approved=True)
+    assert list(identity(waits)) == [
+        "its firmware is approved since, by FirmwareProfile learned-1: its next boot proves it"
+    ]
+
+
 PROVED = AttestationStatus(
     endorsement_key_sha256=SHOWN, known_by="Registered", firmware_profile="model-a", time="2026-03-01T11:00:00Z"
 )

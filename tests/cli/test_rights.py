@@ -89,7 +89,7 @@ PLACES: dict[str, dict[Right, set[str]]] = {
     "infiniband": OWN_LEASE | {("get", "secrets"): {FABRIC_SECRETS}},
     "power": OWN_LEASE | OWN_EVENTS | {("get", "leases"): {NODE_LEASES, SYSTEM}, ("get", "secrets"): {BMC_SECRETS}},
     "network": OWN_LEASE,
-    "web": {("list", "events"): {DEFAULT}},
+    "web": {("list", "events"): {DEFAULT}, ("list", "leases"): {SYSTEM}},
 }
 """Where a right is enough in some namespaces; any other is needed in all of them."""
 

@@ -23,6 +23,7 @@ from provisioner.cli.kubectl.status_command import render_status
 from provisioner.cli.kubectl.targets import Target
 from provisioner.cli.why.screen import render_why
 from provisioner.cli.why.subject import Subject
+from provisioner.cluster.leadership import SERVER_GROUPS, NoLeader
 from provisioner.cluster.recent_events import RecentEvents
 from tests.cli.situations import (
     NAME,
@@ -181,6 +182,30 @@ def test_a_maintenance_whose_boot_the_bmc_does_not_carry_out_says_why_and_what_t
     told = render_why(replace(found, maintenances=(maintenance(phase=phase),)))
     assert ("CredentialsMissing" in " ".join(told.partition("\n\n")[0].split())) == named
     assert ("create secret generic" in section(told, "you can")) == named
+
+
+def test_what_waits_says_that_no_controller_leads_and_what_is_in_use_does_not() -> None:
+    waiting = replace(SITUATIONS["without-bmc-credentials"](), no_leader=NoLeader(SERVER_GROUPS))
+    told = render_why(waiting)
+    assert "waits, and no controller leads: it is not Ready (CredentialsMissing)" in " ".join(told.split())
+    assert section(told, "you can").startswith("you can start provisioner controller, or see why it does not lead")
+    asked = node(node_condition("provisioner.dev/RebootRequested", "True", "WhenIdle", "please"))
+    for busy in (subject(None, asked), subject(None, None, maintenance()), SITUATIONS["never-booted"]()):
+        first = render_why(replace(busy, no_leader=NoLeader(("power",)))).partition("\n\n")[0]
+        assert "waits, and no controller leads group power: it" in " ".join(first.split())
+    for calm in (subject(), SITUATIONS["held"]()):
+        assert render_why(replace(calm, no_leader=NoLeader(SERVER_GROUPS))) == render_why(calm)
+
+
+def test_status_says_of_each_line_that_waits_that_no_controller_leads() -> None:
+    targets = [
+        (found.server, found.maintenances) for found in (SITUATIONS["idle"](), subject(None, None, maintenance()))
+    ]
+    lines = [
+        render_status([Target(server=s, node=None)], ms, NOON, no_leader=NoLeader(SERVER_GROUPS)).splitlines()[1]
+        for s, ms in targets
+    ]
+    assert ["no controller leads" in line for line in lines] == [False, True]
 
 
 def test_events_that_may_not_be_read_are_said_to_be_so() -> None:

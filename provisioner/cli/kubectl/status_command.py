@@ -20,7 +20,7 @@ from provisioner.cli.kubectl.moments import ago
 from provisioner.cli.kubectl.printing import clip, output_option, print_objects, table
 from provisioner.cli.kubectl.targets import Target, Wish, find_targets
 from provisioner.cli.why.maintenance import blocker_words
-from provisioner.cluster.client import Cluster
+from provisioner.cluster.leadership import NoLeader, read_no_leader
 from provisioner.rules.cause import find_cause
 from provisioner.rules.pool_of_server import current_pool_name
 
@@ -51,10 +51,11 @@ def status(**options: Any) -> None:
         everything = options["everything"] or not (options["nodes"] or options["selector"] or options["pool"])
         wish = Wish(names=options["nodes"], selector=options["selector"], pool=options["pool"], everything=everything)
         targets = find_targets(cluster, wish, for_requests=False)
-        maintenances = _maintenances(cluster)
+        maintenances, now = cluster.read_all(Maintenance), datetime.now(UTC)
+        no_leader = read_no_leader(cluster, now)
         form = options["output"]
         if form in ("json", "yaml"):
-            print_objects([_as_json(target, maintenances) for target in targets], form)
+            print_objects([_as_json(target, maintenances, no_leader) for target in targets], form)
         elif form == "name":
             for target in targets:
                 printer.say(f"node/{target.name}")
@@ -63,16 +64,18 @@ def status(**options: Any) -> None:
             words = "no server is selected" if selected else "no servers: provisioner rack register registers some"
             printer.say(words, err=True)
         else:
-            now = datetime.now(UTC)
-            printer.show(render_status(targets, maintenances, now, wide=form == "wide"))
-
-
-def _maintenances(cluster: Cluster) -> list[Maintenance]:
-    return cluster.read_all(Maintenance)
+            printer.show(render_status(targets, maintenances, now, wide=form == "wide", no_leader=no_leader))
+            if no_leader is not None:
+                printer.say(f"{no_leader.words}, so nothing that waits goes on: {no_leader.remedy}", err=True)
 
 
 def render_status(
-    targets: Sequence[Target], maintenances: Sequence[Maintenance], now: datetime, *, wide: bool = False
+    targets: Sequence[Target],
+    maintenances: Sequence[Maintenance],
+    now: datetime,
+    *,
+    wide: bool = False,
+    no_leader: NoLeader | None = None,
 ) -> str:
     """The table. Pure."""
     by_server: dict[str, list[Maintenance]] = {}
@@ -81,11 +84,19 @@ def render_status(
     rows = []
     for target in targets:
         current = holding_maintenance(by_server.get(target.name, ()), target.name)
-        rows.append(_wide_row(target, current, now) if wide else _row(target, current))
+        waits = _waits_for(target.server, current, no_leader)
+        rows.append(_wide_row(target, current, waits, now) if wide else _row(target, current, waits))
     return table(WIDE_HEADER if wide else HEADER, rows)
 
 
-def _row(target: Target, current: Maintenance | None) -> tuple[str | None, ...]:
+def _waits_for(server: Server, current: Maintenance | None, no_leader: NoLeader | None) -> str:
+    words = waits_for(server, current)
+    if no_leader is None or not (words or current is not None):
+        return words
+    return f"{no_leader.words}; {words}" if words else no_leader.words
+
+
+def _row(target: Target, current: Maintenance | None, waits: str) -> tuple[str | None, ...]:
     s = target.server.status
     return (
         target.name,
@@ -94,11 +105,11 @@ def _row(target: Target, current: Maintenance | None) -> tuple[str | None, ...]:
         s.image_ref,
         s.boot_stage,
         _maintenance(current),
-        clip(waits_for(target.server, current), WAITS_LENGTH),
+        clip(waits, WAITS_LENGTH),
     )
 
 
-def _wide_row(target: Target, current: Maintenance | None, now: datetime) -> tuple[str | None, ...]:
+def _wide_row(target: Target, current: Maintenance | None, waits: str, now: datetime) -> tuple[str | None, ...]:
     server, s = target.server, target.server.status
     since = current.status.started_time or current.metadata.creation_timestamp if current else None
     return (
@@ -114,7 +125,7 @@ def _wide_row(target: Target, current: Maintenance | None, now: datetime) -> tup
         current.status.policy if current else None,
         ago(parse_time(since), now) if since else None,
         current.status.next_step if current else None,
-        waits_for(server, current),
+        waits,
     )
 
 
@@ -146,7 +157,7 @@ def waits_for(server: Server, current: Maintenance | None) -> str:
     return cause.words
 
 
-def _as_json(target: Target, maintenances: Sequence[Maintenance]) -> dict[str, Any]:
+def _as_json(target: Target, maintenances: Sequence[Maintenance], no_leader: NoLeader | None) -> dict[str, Any]:
     """For programs: the objects as they are, and which Maintenance holds the server."""
     own = [m for m in maintenances if m.spec.server_ref == target.name]
     current = holding_maintenance(own, target.name)
@@ -156,7 +167,7 @@ def _as_json(target: Target, maintenances: Sequence[Maintenance]) -> dict[str, A
         "metadata": {"name": target.name},
         "lifecycle": target.server.status.lifecycle,
         "ready": _ready(target.node),
-        "waitsFor": waits_for(target.server, current),
+        "waitsFor": _waits_for(target.server, current, no_leader),
         "server": encode(target.server),
         "maintenance": encode(current) if current else None,
     }

@@ -5,6 +5,7 @@ from __future__ import annotations
 import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
+from datetime import UTC, datetime
 from typing import Final
 
 from provisioner.api import Maintenance
@@ -16,8 +17,11 @@ from provisioner.cli.kubectl.failing import DONE, FAILED, TIMED_OUT
 from provisioner.cli.kubectl.filing import Filed
 from provisioner.cli.kubectl.printing import plain
 from provisioner.cluster.client import Cluster
+from provisioner.cluster.leadership import read_no_leader
 
 INTERVAL_SECONDS: Final = 1.0
+LEASES_SECONDS: Final = 60.0
+"""Whether controllers lead is read no more often."""
 
 
 @dataclass
@@ -75,8 +79,14 @@ def wait_for(
     """
     watched = [Watched(f.server, f.maintenance.name, f.requestor.action) for f in filed]
     deadline = None if timeout_seconds is None else monotonic() + timeout_seconds
+    read_leases_at = monotonic()
     try:
         while True:
+            if monotonic() >= read_leases_at:
+                read_leases_at = monotonic() + LEASES_SECONDS
+                no_leader = read_no_leader(cluster, datetime.now(UTC))
+                if no_leader is not None:
+                    printer.say(f"{no_leader.words}, so nothing that waits goes on: {no_leader.remedy}", err=True)
             for each in [w for w in watched if w.end is None]:
                 _look(cluster, each)
             left = [w for w in watched if w.end is None]

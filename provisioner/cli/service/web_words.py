@@ -15,6 +15,7 @@ from provisioner.cli.rollout.screen import LOOKS, ORDER, count_looks, headline, 
 from provisioner.cli.why.headline import headline as headline_of_server
 from provisioner.cli.why.screen import sections as sections_of_server
 from provisioner.cli.why.subject import Subject
+from provisioner.cluster.leadership import NoLeader
 from provisioner.cluster.recent_events import RecentEvents
 from provisioner.cluster.source import look_up
 from provisioner.rollout.borrowed import lending_of
@@ -35,7 +36,7 @@ class WordsOfCommands:
         self._caches, self._now = caches, now
         self._judges: dict[str, _Judge] = {}
 
-    def of_server(self, name: str, events: RecentEvents | None) -> Told | None:
+    def of_server(self, name: str, events: RecentEvents | None, no_leader: NoLeader | None) -> Told | None:
         """None if there is no such Server."""
         server = look_up(Server, self._caches.servers, name)
         if server is None:
@@ -47,6 +48,7 @@ class WordsOfCommands:
             maintenances=self._caches.maintenances_of(name),
             events=events,
             now=self._now(),
+            no_leader=no_leader,
         )
         told = ((label, tuple(entries)) for label, entries in sections_of_server(subject))
         kept = tuple((label, entries) for label, entries in told if entries and label not in SHOWN_ELSEWHERE)

@@ -16,6 +16,7 @@ from provisioner.cli.kubectl.printing import output_option, print_objects
 from provisioner.cli.kubectl.targets import Wish, find_targets
 from provisioner.cli.why.screen import render_why
 from provisioner.cli.why.subject import Subject, read_subject
+from provisioner.cluster.leadership import read_no_leader
 
 
 @click.command("why", cls=KubectlCommand, short_help="Say what nodes do, why, and what they wait for.")
@@ -39,7 +40,8 @@ def why(**options: Any) -> None:
         )
         now = datetime.now(UTC)
         targets = find_targets(cluster, wish, for_requests=False)
-        subjects = [read_subject(cluster, target.server, target.node, now) for target in targets]
+        no_leader = read_no_leader(cluster, now) if targets else None
+        subjects = [read_subject(cluster, target.server, target.node, now, no_leader) for target in targets]
         if options["output"]:
             print_objects([_as_json(subject) for subject in subjects], options["output"])
         else:
@@ -53,6 +55,7 @@ def _as_json(subject: Subject) -> dict[str, Any]:
         "metadata": {"name": subject.server.name},
         "server": encode(subject.server),
         "node": subject.node,
+        "groupsWithoutLeader": list(subject.no_leader.groups) if subject.no_leader else [],
         "maintenance": encode(subject.current) if subject.current else None,
         "lastMaintenance": encode(subject.last) if subject.last else None,
         "events": list(subject.events.events) if subject.events is not None else None,

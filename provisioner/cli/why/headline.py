@@ -38,6 +38,12 @@ JOBS: Final = frozenset(("Pod", "PodGroup", "SlurmJob"))
 
 def headline(subject: Subject) -> str:
     """What follows the server's name."""
+    if subject.no_leader is not None and subject.waits:
+        return f"waits, and {subject.no_leader.words}: it {_state(subject)}"
+    return _state(subject)
+
+
+def _state(subject: Subject) -> str:
     server = subject.server
     if server.spec.acceptance != "Accepted":
         state = "was rejected" if server.spec.acceptance == "Rejected" else "waits to be accepted"

@@ -60,6 +60,10 @@ def identity(subject: Subject) -> Iterable[str]:
             )
         if subject.firmware_obstacle is not None:
             lines.append(f"its firmware cannot be approved: {clip(subject.firmware_obstacle, 600)}")
+        elif seen.firmware_profile is not None and subject.firmware_is_approved:
+            lines.append(
+                f"its firmware is approved since, by FirmwareProfile {seen.firmware_profile}: its next boot proves it"
+            )
         elif seen.firmware_profile is not None:
             lines.append(
                 f"its firmware is not approved: look at FirmwareProfile {seen.firmware_profile}, then: kubectl "

@@ -22,6 +22,11 @@ COMMANDS: Final[dict[MaintenanceAction, str]] = {
 
 def remedies(subject: Subject) -> Iterable[str]:
     """Each way out as a command; nothing where nothing is to be done."""
+    told = _remedies(subject)
+    return [subject.no_leader.remedy, *told] if subject.no_leader is not None and subject.waits else told
+
+
+def _remedies(subject: Subject) -> list[str]:
     name, m = subject.server.name, subject.current
     if subject.server.spec.acceptance == "Pending":
         return [f"let it boot: kubectl provision accept {name}"]

@@ -8,20 +8,27 @@ from datetime import datetime
 from typing import Any
 
 from provisioner.api import Maintenance, NodePool, Server
+from provisioner.api.conditions import find_condition
 from provisioner.api.errors import Forbidden, NotFound, Refused
 from provisioner.api.maintenance import FINAL_PHASES, holding_maintenance
+from provisioner.api.node_contract import HOLD_REQUESTED, REQUEST_CONDITIONS
 from provisioner.cli.kubectl.filing import read_maintenances
 from provisioner.cli.kubectl.learned_profile import read_profile
+from provisioner.cli.kubectl.node_requests import true_conditions
 from provisioner.cluster.client import Cluster
+from provisioner.cluster.leadership import NoLeader
 from provisioner.cluster.recent_events import RecentEvents, read_events
 from provisioner.cluster.resources import NODES
+from provisioner.rules.cause import find_cause
 from provisioner.rules.pool_of_server import current_pool_name
 
 
 @dataclass(frozen=True, kw_only=True)
 class Subject:
     """A server as the API server tells of it. events: the newest; None where they may not be read. firmware_obstacle:
-    why the firmware that the machine showed cannot be approved; None if it can, or if its profile was not read."""
+    why the firmware that the machine showed cannot be approved; None if it can, or if its profile was not read.
+    firmware_is_approved: whether it is approved since.
+    no_leader: groups of controllers that nobody leads; None if none, or if that was not read."""
 
     server: Server
     node: Mapping[str, Any] | None
@@ -30,6 +37,17 @@ class Subject:
     events: RecentEvents | None
     now: datetime
     firmware_obstacle: str | None = None
+    firmware_is_approved: bool = False
+    no_leader: NoLeader | None = None
+
+    @property
+    def waits(self) -> bool:
+        """Whether a controller has something to do with the server before it is in use, or is asked for something."""
+        if self.server.spec.acceptance == "Rejected":
+            return False
+        is_asked = bool(true_conditions(self.node, tuple(t for t in REQUEST_CONDITIONS if t != HOLD_REQUESTED)))
+        known = find_condition(self.server.status.conditions, "Ready")
+        return known is None or is_asked or self.current is not None or find_cause(self.server) is not None
 
     @property
     def current(self) -> Maintenance | None:
@@ -49,8 +67,15 @@ class Subject:
         return tuple(m for m in self.maintenances if m.status.phase not in FINAL_PHASES and m is not current)
 
 
-def read_subject(cluster: Cluster, server: Server, node: Mapping[str, Any] | None, now: datetime) -> Subject:
+def read_subject(
+    cluster: Cluster,
+    server: Server,
+    node: Mapping[str, Any] | None,
+    now: datetime,
+    no_leader: NoLeader | None = None,
+) -> Subject:
     """Raises: Refused if Maintenances may not be read, Retryable."""
+    obstacle, is_approved = _shown_firmware(cluster, server)
     return Subject(
         server=server,
         node=node,
@@ -58,7 +83,9 @@ def read_subject(cluster: Cluster, server: Server, node: Mapping[str, Any] | Non
         maintenances=tuple(read_maintenances(cluster, server.name)),
         events=_events(cluster, server.name),
         now=now,
-        firmware_obstacle=_firmware_obstacle(cluster, server),
+        firmware_obstacle=obstacle,
+        firmware_is_approved=is_approved,
+        no_leader=no_leader,
     )
 
 
@@ -76,17 +103,17 @@ def _pool(cluster: Cluster, server: Server) -> NodePool | None:
         return None
 
 
-def _firmware_obstacle(cluster: Cluster, server: Server) -> str | None:
+def _shown_firmware(cluster: Cluster, server: Server) -> tuple[str | None, bool]:
+    """Why the firmware that the machine showed cannot be approved, and whether it is approved by now."""
     attested = server.status.attestation
     if attested is None or attested.pending is None or attested.pending.firmware_profile is None:
-        return None
+        return None, False
     try:
-        read_profile(cluster, attested.pending.firmware_profile, server.name)
+        return None, read_profile(cluster, attested.pending.firmware_profile, server.name).spec.approved
     except Forbidden:
-        return None
+        return None, False
     except (NotFound, Refused) as error:
-        return str(error)
-    return None
+        return str(error), False
 
 
 def _events(cluster: Cluster, name: str) -> RecentEvents | None:

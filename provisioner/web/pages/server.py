@@ -29,7 +29,7 @@ def server_pages(site: Site) -> Blueprint:
             row=row,
             server=found,
             status=found.status,
-            told=site.words.of_server(name, events),
+            told=site.words.of_server(name, events, site.no_leader()),
             chart=boot_chart(found.status, usual, site.now()),
             cards=[each for each in site.fleet.of_rack(row.rack) if each.host == name],
             maintenances=site.caches.maintenances_of(name)[::-1],

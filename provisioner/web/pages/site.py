@@ -15,6 +15,7 @@ from markupsafe import Markup
 
 from provisioner.api.meta import read_time, rfc3339
 from provisioner.api.wording import ago, plain, span
+from provisioner.cluster.leadership import NoLeader
 from provisioner.web.access.guard import Guard
 from provisioner.web.broadcast import Broadcast
 from provisioner.web.caches import Caches
@@ -33,13 +34,15 @@ POOL_SECONDS: Final = 2.0
 
 @dataclass(frozen=True, kw_only=True)
 class Site:
-    """events: None where they are not asked for. monotonic: for what is kept for a while; now: for what is told."""
+    """events: None where they are not asked for. no_leader: groups that nobody leads; None if none, or if not known.
+    monotonic: for what is kept for a while; now: for what is told."""
 
     caches: Caches
     fleet: Fleet
     broadcast: Broadcast
     words: Words
     events: EventReader | None
+    no_leader: Callable[[], NoLeader | None]
     guard: Guard
     viewers: Viewers
     now: Callable[[], datetime]
@@ -66,6 +69,7 @@ class Site:
             live_id=g.live_id,
             now_iso=rfc3339(now),
             now_words=now.strftime("%H:%M:%S"),
+            no_leader=self.no_leader(),
             **parts,
         )
 
