@@ -61,6 +61,7 @@ class World:
     events: FakeEvents
     stop: threading.Event
     threads: list[threading.Thread]
+    source: FakeSource
 
     def report(self, stage: Any, message: str | None = None) -> None:
         boot_id = None if stage in ("Firmware", "IPXE") else BOOT
@@ -87,7 +88,7 @@ def world() -> Iterator[World]:
     threads = [threading.Thread(target=recorder.run, args=(stop,)) for _ in range(3)]
     for thread in threads:
         thread.start()
-    yield World(cluster, recorder, events, stop, threads)
+    yield World(cluster, recorder, events, stop, threads, source)
     stop.set()
     recorder.wake()
     for thread in threads:
@@ -125,6 +126,32 @@ def test_reports_of_a_join_that_never_comes_put_off_nothing_that_waits(world: Wo
     assert world.recorder._not_before == puts_off
     world.cluster.gate.set()
     world.drain()
+
+
+def test_what_a_machine_said_while_it_waited_to_join_is_gone_once_it_has_joined(world: World) -> None:
+    world.report("Token", "FirmwareNotApproved: approve it")
+    world.drain()
+    assert world.cluster.body["status"]["progress"]["message"] == "FirmwareNotApproved: approve it"
+    joined = {**world.cluster.body["status"], "join": {"orderID": "o1", "bootID": BOOT}}
+    world.cluster.body = world.source.objects["r01-u01"] = {**world.cluster.body, "status": joined}
+    for _ in range(3):
+        world.recorder.server_changed("r01-u01", None, world.cluster.body)
+    world.drain()
+    assert "message" not in world.cluster.body["status"]["progress"]
+    assert world.stages == ["Token"]
+    assert len(world.cluster.writes) == 2
+    world.recorder.server_changed("r01-u01", None, world.cluster.body)
+    world.drain()
+    assert len(world.cluster.writes) == 2, "there is nothing to take back"
+
+
+def test_what_the_boot_after_that_says_stays(world: World) -> None:
+    world.report("Token", "OrderExpired: a new order is needed")
+    world.drain()
+    other = {**world.cluster.body["status"], "join": {"orderID": "o1", "bootID": "another"}}
+    world.recorder.server_changed("r01-u01", None, {**world.cluster.body, "status": other})
+    world.drain()
+    assert world.cluster.body["status"]["progress"]["message"] == "OrderExpired: a new order is needed"
 
 
 def test_repeated_requests_cost_no_write(world: World) -> None:

@@ -173,6 +173,7 @@ class BootService:
             meter=self.meters.scripts,
         )
         self.recorder = ProgressRecorder(cluster, self._index, events, meter=self.meters.progress)
+        self._servers.subscribe(self.recorder.server_changed)
         self._discoverer = Discoverer(cluster, self._index, self._racks, events)
         self._filler = filler
         self._store = StoreWatch(

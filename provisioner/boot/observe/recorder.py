@@ -19,12 +19,14 @@ from provisioner.api.boot_stage import BootStage
 from provisioner.api.codec import decode, to_json
 from provisioner.api.errors import NotFound, ProvisionerError, Retryable
 from provisioner.api.server import BootProgress
+from provisioner.api.values import MacAddress
 from provisioner.boot.metrics.progress import ProgressMeter
 from provisioner.boot.observe.progress import Report, record_report
 from provisioner.boot.observe.server_index import ServerIndex
 from provisioner.cluster.client import Cluster
 from provisioner.cluster.events import Events
 from provisioner.cluster.own_writes import version_of
+from provisioner.cluster.source import Object
 
 log = structlog.get_logger(__name__)
 
@@ -94,6 +96,17 @@ class ProgressRecorder:
                 self._not_before[name] = max(later, self._not_before.get(name, later))
             self._changed.notify_all()
         return True
+
+    def server_changed(self, name: str, old: Object | None, new: Object | None) -> None:
+        """Follow the Servers: what a machine said while it waited to join is over once it has joined."""
+        status = (new or {}).get("status") or {}
+        progress, boot_id = status.get("progress") or {}, (status.get("join") or {}).get("bootID")
+        if new is None or not progress.get("message") or boot_id is None or progress.get("bootID") != boot_id:
+            return
+        joined = Report(mac=MacAddress(new["spec"]["bootMACAddress"]), stage="Token", boot_id=boot_id)
+        with self._changed:
+            self._pending.setdefault(name, []).append((joined, self._now()))
+            self._changed.notify_all()
 
     def run(self, stop: threading.Event) -> None:
         """Write until `stop`."""
@@ -190,7 +203,10 @@ def _fold(server: Server, reports: list[tuple[Report, datetime]]) -> tuple[BootP
     join = server.status.join
     for report, moment in reports:
         if report.stage == "Token" and join is not None and join.boot_id == report.boot_id and not report.message:
-            continue  # it has joined: that is proved, and says more
+            # It has joined: that is proved, and says more. What it waited for before is over.
+            if progress is not None and progress.boot_id == report.boot_id and progress.message is not None:
+                progress, changed = replace(progress, message=None), True
+            continue
         after = record_report(progress, report, server.status.order, moment)
         if after is None:
             continue
