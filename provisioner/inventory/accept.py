@@ -126,6 +126,8 @@ def _vouched(server: Server, servers: Iterable[Server]) -> dict[str, str]:
 def _next_step(server: Server, name: str, pool: NodePool | None) -> str:
     if pool is None:
         return f"{name} waits for a NodePool: provisioner accept {name} --pool NAME"
+    if server.spec.acceptance == "Accepted" and server.status.order is not None and name == server.name:
+        return f"{name} was accepted before, so no boot is ordered; what it does: kubectl provision why {name}"
     boots = f"boots image {released_image_name(pool)} and becomes a Node of pool {pool.name}"
     if is_discovered(server):
         return f"{name} {boots} the next time it asks, within a minute if it waits at its console message"

@@ -15,15 +15,19 @@ from provisioner.api import NodePool, Rack, Server
 from provisioner.api.codec import encode
 from provisioner.api.discovery import discovered_server, read_claims
 from provisioner.api.errors import NotFound, Refused
+from provisioner.api.server import BootOrder, ServerStatus
 from provisioner.cli.kubectl.accept import accept
 from provisioner.cluster.resources import of
+from provisioner.inventory.accept import Wish, decide_acceptance
 from tests.api.objects import node_pool, rack, server
+from tests.boot import objects
 
 if TYPE_CHECKING:
     from provisioner.cluster.client import Cluster
     from provisioner.lab.control_plane.plane import ControlPlane
 
 Accept = Callable[..., Result]
+ORDER = BootOrder(id="o1", reason="FirstBoot", ordered_time="2026-01-02T12:00:00Z", attempt=1)
 
 
 @pytest.fixture
@@ -160,3 +164,25 @@ def test_only_a_discovered_machine_is_renamed(run: Accept, cluster: Cluster, sit
     cluster.apply(body, manager="tests")
     with pytest.raises(Refused, match="only discovered machines get another name"):
         run(f"{site}-u01", "--name", "other")
+
+
+@pytest.mark.parametrize(
+    ("acceptance", "order", "words"),
+    [
+        (
+            "Pending",
+            None,
+            "boots image gpu-node-abababababab and becomes a Node of pool gpu: its BMC is told to start it",
+        ),
+        (
+            "Accepted",
+            None,
+            "boots image gpu-node-abababababab and becomes a Node of pool gpu: its BMC is told to start it",
+        ),
+        ("Accepted", ORDER, "was accepted before, so no boot is ordered; what it does: kubectl provision why r01-u01"),
+    ],
+)
+def test_a_boot_is_announced_only_where_one_comes(acceptance: Any, order: BootOrder | None, words: str) -> None:
+    known = objects.server(acceptance=acceptance, status=ServerStatus(order=order))
+    decision = decide_acceptance(known, Wish(), racks=[objects.rack()], pools=[objects.pool()], servers=[known])
+    assert decision.next_step == f"r01-u01 {words}"
