@@ -114,6 +114,7 @@ class RolloutRecord:
     """A rollout that is over."""
 
     image_ref: str = described("The image.", max_length=253)
+    previous_image_ref: str | None = described("Image that was released when it began.", default=None, max_length=253)
     started_time: str = described("When it began.", format="date-time")
     ended_time: str = described("When it was over.", format="date-time")
     outcome: RolloutOutcome = described("Completed: all servers had it. Superseded: another image took its place.")

@@ -235,6 +235,7 @@ def _recorded(
     failures = (s.server.status.upgrade_failure for s in standings)
     record = RolloutRecord(
         image_ref=rollout.image_ref,
+        previous_image_ref=rollout.previous_image_ref,
         started_time=rollout.started_time,
         ended_time=rfc3339(now),
         outcome=outcome,

@@ -142,9 +142,9 @@ def test_golden_pools_are_a_line_each() -> None:
 
 def test_golden_history_shows_what_is_under_way_and_what_is_over() -> None:
     over = RolloutRecord(
-        image_ref=OLD, started_time=before(days=9), ended_time=before(days=8), outcome="Completed", updated=8, failed=0,
-        message="all servers may follow",
+        image_ref=OLD, previous_image_ref="gpu-node-0", started_time=before(days=9), ended_time=before(days=8),
+        outcome="Completed", updated=8, failed=0, message="all servers may follow",
     )  # fmt: skip
-    given_up = replace(over, image_ref="gpu-node-0", outcome="Superseded", updated=2, failed=1)
+    given_up = replace(over, image_ref="gpu-node-0", previous_image_ref=None, outcome="Superseded", updated=2, failed=1)
     assert_golden("cli/rollout-history.txt", render_history(a_pool(a_rollout(), history=(over, given_up))))
     assert "was never moved to another image" in render_history(a_pool(None, wants=NEW))

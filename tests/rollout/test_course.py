@@ -74,6 +74,7 @@ def test_to_go_back_half_way_asks_for_no_stage_and_puts_the_bad_image_on_record(
     assert course.rollout is not None
     assert (course.rollout.image_ref, course.rollout.passed) == (OLD, 1)
     assert [(record.image_ref, record.outcome, record.updated) for record in course.history] == [(NEW, "Superseded", 1)]
+    assert course.history[0].previous_image_ref == OLD
 
 
 def test_an_image_that_was_brought_everywhere_before_needs_no_canary_and_one_that_was_not_does() -> None:

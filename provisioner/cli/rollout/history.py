@@ -33,7 +33,7 @@ def render_history(pool: NodePool) -> str:
     rows += [
         (
             record.image_ref,
-            None,
+            record.previous_image_ref,
             record.started_time,
             record.ended_time,
             record.outcome,

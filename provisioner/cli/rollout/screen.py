@@ -48,7 +48,7 @@ LOOKS: Final[Mapping[str, Look]] = {
     "Excluded": Look("left alone", "left alone", "x", "magenta"),
     "Failed": Look("failed", "failed", "!", "red"),
     "Down": Look("out of use", "out of use", "-", "white"),
-    "Absent": Look("no Node", "without a Node", "_", "white"),
+    "Absent": Look("not joined", "not joined", "_", "white"),
 }
 """By what `state_of` says, in the order of the bar."""
 WAIT_WORDS: Final[Mapping[str, str]] = {
@@ -67,7 +67,7 @@ WAIT_WORDS: Final[Mapping[str, str]] = {
     "Excluded": "held or excluded by a person",
     "Down": "out of use",
     "Failed": "failed, until a person decides",
-    "Absent": "without a Node",
+    "Absent": "not joined: their next boot brings the image",
 }
 """By the reason of a WaitCount."""
 ORDER: Final = ("Failed", "Updating", "Outdated", "Down", "Absent", "Excluded", "Updated")
