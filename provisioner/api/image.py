@@ -163,7 +163,7 @@ class Image(Resource):
             Column("Kernel", ".spec.versions.kernel"),
             Column("Kubelet", ".spec.versions.kubelet"),
             Column("Available", ".status.conditions[?(@.type=='Available')].status"),
-            Column("Verified", ".status.conditions[?(@.type=='Verified')].status"),
+            Column("Verified", ".status.conditions[?(@.type=='Verified')].reason"),
             Column("Digest", ".spec.digest", priority=1),
             Column("Age", ".metadata.creationTimestamp", type="date"),
         ),
