@@ -12,7 +12,7 @@ import click
 
 from provisioner.api import Image
 from provisioner.api.codec import encode
-from provisioner.api.errors import NotFound
+from provisioner.api.errors import NotFound, Refused
 from provisioner.api.maintenance import MaintenanceAction, MaintenancePolicy, Requestor
 from provisioner.api.meta import rfc3339
 from provisioner.cli import printer
@@ -24,10 +24,14 @@ from provisioner.cli.kubectl.moments import read_deadline
 from provisioner.cli.kubectl.printing import output_option, print_objects, table
 from provisioner.cli.kubectl.targets import Target, Wish, find_targets, some
 from provisioner.cluster.client import Cluster
+from provisioner.cluster.resources import PODS
+from provisioner.jobs.pods import is_evictable, key_of, trim_pod
 
 F = TypeVar("F", bound=Callable[..., Any])
 
 MAX_MESSAGE: Final = 1024
+NAMED_NODES: Final = 20
+NAMED_PODS: Final = 8
 POLICY_CHOICES: Final = ("WhenIdle", "Deadline", "Now")
 VERBS: Final[dict[MaintenanceAction, str]] = {
     "Reboot": "reboot",
@@ -174,6 +178,23 @@ def confirm(targets: list[Target], words: str, *, yes: bool, everything: bool) -
         raise BadInput("nothing was asked for", hint="name the nodes that are meant")
 
 
+def tell_what_ends(cluster: Cluster, targets: list[Target]) -> None:
+    """Name the pods that a request under Now ends, before it is made: some of each of the first nodes."""
+    for target in targets[:NAMED_NODES]:
+        try:
+            found = cluster.list(PODS, field_selector=f"spec.nodeName={target.name}", trim=trim_pod).items
+        except Refused:
+            printer.say("Now ends what runs there; its pods may not be listed with these credentials", err=True)
+            return
+        pods = sorted(key_of(pod) for pod in found if is_evictable(pod))
+        if pods:
+            more = f" and {len(pods) - NAMED_PODS} more" if len(pods) > NAMED_PODS else ""
+            count = "1 pod ends" if len(pods) == 1 else f"{len(pods)} pods end"
+            printer.say(f"node/{target.name} {count} now: {', '.join(pods[:NAMED_PODS])}{more}", err=True)
+    if len(targets) > NAMED_NODES:
+        printer.say(f"and what runs on {len(targets) - NAMED_NODES} more nodes", err=True)
+
+
 def requestor_of(ask: Ask, user: str, now: datetime) -> Requestor:
     """The entry of a Maintenance by which `user` asks."""
     return Requestor(
@@ -240,6 +261,8 @@ def ask_for(action: MaintenanceAction, options: dict[str, Any], cluster: Cluster
     targets = find_targets(cluster, wish, for_requests=True, boots=action != "Drain")
     check_ask(cluster, ask, targets)
     dry_run, yes = options.pop("dry_run"), options.pop("yes")
+    if ask.policy == "Now":
+        tell_what_ends(cluster, targets)
     if dry_run == "none":
         confirm(targets, f"{VERBS[action]} ({ask.policy})", yes=yes, everything=wish.everything)
     filed = file_all(cluster, ask, targets, now, dry_run)
