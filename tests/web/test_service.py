@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import gzip
+import re
 import socket
 import threading
 import time
 from contextlib import ExitStack, suppress
+from typing import Any, cast
 
 import pytest
 import urllib3
@@ -14,11 +16,13 @@ import urllib3
 from provisioner.cli.rollout.pool_view import make_view
 from provisioner.cli.rollout.screen import render_rollout
 from provisioner.cli.service.web_words import WordsOfCommands
+from provisioner.cluster.client import Cluster, ListResult
 from provisioner.cluster.recent_events import RecentEvents
+from provisioner.cluster.resources import LEASES
 from provisioner.cluster.source import Source
 from provisioner.rollout.borrowed import lending_of
 from provisioner.web.pages.pools import bars
-from provisioner.web.service import MOST_SENT_BYTES, UNREAD_SECONDS, listen_at
+from provisioner.web.service import MOST_SENT_BYTES, UNREAD_SECONDS, Listening, WebService, listen_at
 from provisioner.web.shared import Shared
 from provisioner.web.viewers import TooMany, Viewers
 from tests.web.conftest import Served, served
@@ -286,3 +290,61 @@ def test_events_are_shown_once_the_newest_first() -> None:
     assert shown is not None
     assert [(each["reason"], each["time"][14:16]) for each in shown.rows] == [("A", "03"), ("B", "02")]
     assert shown_events(None) is None
+
+
+class Leases:
+    """A cluster in which nobody ever led."""
+
+    def __init__(self) -> None:
+        self.reads = 0
+
+    def with_timeout(self, seconds: float) -> Leases:
+        return self
+
+    def list(self, kind: Any, **_: Any) -> Any:
+        self.reads += kind is LEASES
+        return ListResult(items=[], resource_version="1")
+
+
+def test_every_page_says_that_no_controller_leads_by_one_read_of_the_leases() -> None:
+    nobody = Leases()
+    made = served(make_fleet(8))
+    listening = Listening(
+        address="127.0.0.1", port=0, with_tokens=False, audience=None, hosts=("localhost",), viewers=2
+    )
+    words = WordsOfCommands(made.caches, now=lambda: NOON)
+    service = WebService(
+        made.caches, words, listening, cluster=cast(Cluster, nobody), now=lambda: NOON, monotonic=lambda: 0.0
+    )
+    service.follower.step()
+    client = service.app.test_client()
+    pages = [client.get(path).get_data(as_text=True) for path in ("/", "/maintenances", "/pools", "/servers/r01-u01")]
+    assert all("no controller leads, so nothing that waits goes on" in page for page in pages)
+    assert nobody.reads == 1
+
+
+@pytest.mark.parametrize(
+    ("servers", "query", "words"),
+    [
+        (48, "?q=nobody-has-this-name", "Nothing: no server matches."),
+        (48, "?state=production", "Nothing: every server that matches is in production, or retired."),
+        (0, "", "Nothing: no server is registered yet."),
+    ],
+)
+def test_the_fleet_says_that_nothing_waits_of_the_servers_that_were_asked_for(
+    servers: int, query: str, words: str
+) -> None:
+    site = served(make_fleet(servers))
+    site.service.follower.step()
+    page = site.service.app.test_client().get(f"/{query}", base_url="http://127.0.0.1").get_data(as_text=True)
+    assert words in page
+
+
+def test_the_sentence_about_a_server_has_the_server_as_its_subject() -> None:
+    site = served(make_fleet(48), now=lambda: NOON)
+    site.service.follower.step()
+    name = next(row.name for row in site.service.fleet.rows() if row.state == "production")
+    page = site.service.app.test_client().get(f"/servers/{name}", base_url="http://127.0.0.1").get_data(as_text=True)
+    head = " ".join(re.sub("<[^>]*>", " ", page.partition("<dl")[0]).split())
+    assert f"{name} is in production; nothing is asked of it" in head
+    assert "in production is in production" not in head

@@ -26,7 +26,7 @@ TEXT_LENGTH: Final = 200
 def fleet_pages(site: Site) -> Blueprint:
     pages = Blueprint("fleet", __name__)
     elevations = Elevations(site)
-    groups: Shared[list[Group]] = Shared(1.0, site.monotonic)
+    groups: Shared[tuple[list[Group], int]] = Shared(1.0, site.monotonic)
 
     @pages.get("/")
     def fleet() -> str:
@@ -35,7 +35,12 @@ def fleet_pages(site: Site) -> Blueprint:
         )
         rows = site.fleet.rows()
         only_parts = "parts" in request.args
-        waits = groups.get(wanted, lambda: waiting_groups([row for row in rows if wanted.matches(row)]))
+
+        def look() -> tuple[list[Group], int]:
+            matching = [row for row in rows if wanted.matches(row)]
+            return waiting_groups(matching), len(matching)
+
+        waits, matching = groups.get(wanted, look)
         shown, racks = (0, []) if only_parts else elevations.of(wanted)
         return site.render(
             "fleet.html",
@@ -44,6 +49,7 @@ def fleet_pages(site: Site) -> Blueprint:
             pools=sorted({row.pool for row in rows if row.pool}),
             groups=waits[:MOST_GROUPS],
             more_groups=max(0, len(waits) - MOST_GROUPS),
+            matching=matching,
             racks=racks,
             shown=shown,
             total=len(rows),
