@@ -10,17 +10,19 @@ from collections.abc import Sequence
 from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
+from typing import Any, cast
 
 import pytest
 
 from provisioner.api.errors import NeedsHuman, Retryable
 from provisioner.api.meta import Condition, ObjectMeta, rfc3339_micro
 from provisioner.api.server import BootOrder, JoinStatus, PowerStatus, Server, ServerSpec, ServerStatus
+from provisioner.cluster.client import Cluster, ListResult
 from provisioner.lab.demo import show as demo_show
 from provisioner.lab.demo.keys import obtain_keys
 from provisioner.lab.demo.show import BootDisplay, follow_until, is_ready, server_line, what_is_missing
 from provisioner.lab.demo.state import DemoState, is_running, process_start_time, stop_daemon
-from provisioner.lab.demo.up import require_running
+from provisioner.lab.demo.up import require_running, run_job
 
 NOON = datetime(2026, 1, 1, 12, tzinfo=UTC)
 
@@ -84,7 +86,7 @@ def test_a_ready_node_counts_once_its_checks_have_passed() -> None:
     assert is_ready(a_server(ready=True))
     held_out = a_server(ready=True, verified=False)
     assert not is_ready(held_out)
-    assert what_is_missing(held_out) == "Ready: "
+    assert what_is_missing(held_out) == "Ready"
 
 
 def test_servers_that_do_not_come_are_returned(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -123,3 +125,27 @@ def test_keys_are_kept_and_are_their_owners_alone(tmp_path: Path) -> None:
     assert (tmp_path / "keys").stat().st_mode & 0o777 == 0o700
     for private in (keys.join.key, tmp_path / "keys" / "bmc-password", tmp_path / "keys" / "join-ca.key"):
         assert private.stat().st_mode & 0o077 == 0, private
+
+
+def test_a_job_is_said_to_run_once_its_pod_runs_and_not_before(monkeypatch: pytest.MonkeyPatch) -> None:
+    told: list[str] = []
+
+    class Pending:
+        """Its pod runs at the third look."""
+
+        looks = 0
+
+        def create(self, kind: Any, job: Any) -> None:
+            told.append("created")
+
+        def list(self, kind: Any, **_: Any) -> ListResult:
+            self.looks += 1
+            told.append("looked")
+            phase = "Running" if self.looks == 3 else "Pending"
+            return ListResult(items=[{"status": {"phase": phase}}], resource_version="1")
+
+    monkeypatch.setattr("provisioner.lab.demo.up.time.sleep", lambda seconds: None)
+    name = run_job(cast(Cluster, Pending()), "r01-u01", 30, told.append)
+    runs = f"Job {name} runs on r01-u01 for 30 s, and is not interrupted"
+    assert told == ["created", told[1], "looked", "looked", "looked", runs]
+    assert "runs" not in told[1]

@@ -14,7 +14,6 @@ from provisioner.api.errors import NeedsHuman
 from provisioner.cli import printer
 from provisioner.cli.lab.parts import demo_state, describe_demo_rack, kubectl, obtain_parts
 from provisioner.cli.options import stop_on_signals
-from provisioner.cluster.resources import JOBS
 
 name_option = click.option(
     "--name", default="demo", show_default=True, help="Name of the lab; several may run at once."
@@ -140,15 +139,11 @@ def reimage_node(name: str, server: str, image: str, by: str, job_seconds: int, 
     from provisioner.cluster.client import BUSY_SECONDS, Cluster
     from provisioner.lab.demo import maintenance as demo_maintenance
     from provisioner.lab.demo import up as demo_up
-    from provisioner.lab.demo.job import demo_job
 
     state = demo_state(name)
     cluster = Cluster.connect(state.kubeconfig, busy_seconds=BUSY_SECONDS)
     printer.say(f"{server} runs {cluster.read(Server, server).status.image_ref}; it shall run {image} once")
-    job = demo_job(f"demo-{int(demo_up.now().timestamp())}", server, job_seconds)
-    cluster.create(JOBS, job)
-    printer.say(f"Job {job['metadata']['name']} runs on {server} for {job_seconds} s, and is not interrupted")
-    demo_up.wait_for_pod(cluster, job["metadata"]["name"], timeout_seconds=120)
+    demo_up.run_job(cluster, server, job_seconds, printer.say)
     asked = demo_up.now()
     condition = REIMAGE_REQUESTED if by == "kexec" else POWER_CYCLE_REQUESTED
     patch = demo_maintenance.request_patch(condition, "WhenIdle", f"image={image} demo: another image", asked)
@@ -175,21 +170,17 @@ def roll_out(name: str, server: str, image: str, job_seconds: int, timeout_secon
     """Run a job on a node, move the pool to another image as an administrator would, and watch it."""
     from provisioner.cluster.client import BUSY_SECONDS, Cluster
     from provisioner.lab.demo import up as demo_up
-    from provisioner.lab.demo.job import demo_job
 
     state = demo_state(name)
     cluster = Cluster.connect(state.kubeconfig, busy_seconds=BUSY_SECONDS)
-    job = demo_job(f"demo-{int(demo_up.now().timestamp())}", server, job_seconds)
-    cluster.create(JOBS, job)
-    printer.say(f"Job {job['metadata']['name']} runs on {server} for {job_seconds} s, and is not interrupted")
-    demo_up.wait_for_pod(cluster, job["metadata"]["name"], timeout_seconds=120)
+    job = demo_up.run_job(cluster, server, job_seconds, printer.say)
     short = '{"spec":{"upgradeStrategy":{"canary":{"soakSeconds":10}}}}'
     for words in (
         ("patch", "nodepool", demo_up.POOL, "--type=merge", "-p", short),
         ("provision", "rollout", "start", demo_up.POOL, "--image", image),
         ("provision", "rollout", "status", demo_up.POOL, "--watch", f"--timeout={timeout_seconds:.0f}s"),
         ("get", "servers"),
-        ("get", "job", job["metadata"]["name"]),
+        ("get", "job", job),
     ):
         printer.say(f"$ kubectl {shlex.join(words)}")
         kubectl(state, *words)

@@ -6,7 +6,7 @@ import json
 import subprocess
 import sys
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any, Final, Literal
@@ -14,8 +14,8 @@ from typing import Any, Final, Literal
 from provisioner.api import Server
 from provisioner.api.errors import NeedsHuman
 from provisioner.cluster.client import Cluster
-from provisioner.cluster.resources import PODS, of
-from provisioner.lab.demo.job import NAMESPACE
+from provisioner.cluster.resources import JOBS, PODS, of
+from provisioner.lab.demo.job import NAMESPACE, demo_job
 from provisioner.lab.demo.leftovers import clean_lab
 from provisioner.lab.demo.state import DemoState, is_running, stop_daemon
 from provisioner.lab.machine.machine import EMULATED_KERNEL_ARGUMENTS
@@ -161,8 +161,18 @@ def node_pool(
     }
 
 
-def wait_for_pod(cluster: Cluster, job: str, *, timeout_seconds: float) -> None:
-    """Wait until the pod of a Job runs. Raises: NeedsHuman."""
+def run_job(cluster: Cluster, node: str, seconds: int, say: Callable[[str], None]) -> str:
+    """Start a Job on `node`, and say so once its pod runs; returns its name. Raises: NeedsHuman."""
+    job = demo_job(f"demo-{int(now().timestamp())}", node, seconds)
+    name = str(job["metadata"]["name"])
+    cluster.create(JOBS, job)
+    say(f"Job {name} is created for {node}; waiting for its pod")
+    _wait_for_pod(cluster, name, timeout_seconds=120)
+    say(f"Job {name} runs on {node} for {seconds} s, and is not interrupted")
+    return name
+
+
+def _wait_for_pod(cluster: Cluster, job: str, *, timeout_seconds: float) -> None:
     deadline = time.monotonic() + timeout_seconds
     while time.monotonic() < deadline:
         pods = cluster.list(PODS, namespace=NAMESPACE, label_selector=f"job-name={job}").items
