@@ -39,6 +39,11 @@ class NoLeader:
             "has the reason"
         )
 
+    @property
+    def sentence(self) -> str:
+        """With what follows from it."""
+        return f"{self.words}, so nothing that waits goes on: {self.remedy}"
+
 
 def read_no_leader(cluster: Cluster, now: datetime) -> NoLeader | None:
     """Which groups nobody leads; None if none, or if the Leases cannot be read."""

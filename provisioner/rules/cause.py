@@ -38,6 +38,11 @@ class Cause:
         return self.message.partition(REMEDY)[2]
 
     @property
+    def is_deeper(self) -> bool:
+        """Whether it explains more than that the server is not Ready, or is checked, as during every Maintenance."""
+        return self.type not in ("Ready", "Verified")
+
+    @property
     def words(self) -> str:
         return f"{self.reason}: {self.message}" if self.message else self.reason
 
@@ -60,11 +65,11 @@ def find_cause_in(body: Mapping[str, Any]) -> Cause | None:
     return _find_cause(told, status.get("bootStage"), by_agent=by_agent)
 
 
-def find_cause_of_boot(server: Server, stage: str | None) -> Cause | None:
-    """What keeps the current order's boot in `stage`, if another condition than Ready says it."""
+def find_deeper_cause(server: Server, reason: str, stage: str | None) -> Cause | None:
+    """What explains that Ready says `reason` of a boot in `stage`, if another condition does."""
     order = server.status.order
     by_agent = order is not None and order.method in AGENT_METHODS
-    return _cause_of_boot(_by_type(server.status.conditions), stage, by_agent=by_agent)
+    return _deeper_cause(_by_type(server.status.conditions), reason, stage, by_agent=by_agent)
 
 
 @dataclass(frozen=True)
@@ -80,26 +85,25 @@ def _by_type(conditions: Iterable[Condition]) -> dict[str, _Said]:
 
 def _find_cause(told: Mapping[str, _Said], stage: str | None, *, by_agent: bool) -> Cause | None:
     ready, accepted = told.get("Ready"), told.get("Accepted")
-    if accepted is not None and accepted.status == "False" and (ready is None or ready.reason == "NoAddress"):
-        return _cause("Accepted", accepted)
     if ready is None:
-        return None
+        return _cause("Accepted", accepted) if accepted is not None and accepted.status == "False" else None
     if ready.status != "True":
-        deeper = _cause_of_boot(told, stage, by_agent=by_agent)
-        explains = deeper is not None and ready.reason in (LATE, stage, deeper.reason)
-        return deeper if explains else _cause("Ready", ready)
+        return _deeper_cause(told, ready.reason, stage, by_agent=by_agent) or _cause("Ready", ready)
     verified = told.get("Verified")
     return _cause("Verified", verified) if verified is not None and verified.status != "True" else None
 
 
-def _cause_of_boot(told: Mapping[str, _Said], stage: str | None, *, by_agent: bool) -> Cause | None:
-    powered, joined = told.get("PoweredOn"), told.get("Joined")
+def _deeper_cause(told: Mapping[str, _Said], reason: str, stage: str | None, *, by_agent: bool) -> Cause | None:
+    accepted, powered, joined = (told.get(type_) for type_ in ("Accepted", "PoweredOn", "Joined"))
+    if reason == "NoAddress":
+        return _cause("Accepted", accepted) if accepted is not None and accepted.status == "False" else None
+    deeper = None
     if stage == "Ordered" and powered is not None and not by_agent:
         fails = powered.status == "Unknown" and powered.reason not in _ASKED_ELSEWHERE
-        return _cause("PoweredOn", powered) if fails or powered.reason in _LEFT_ON else None
-    if stage == "Token" and joined is not None and joined.status == "False" and joined.reason != "TokenIssued":
-        return _cause("Joined", joined)
-    return None
+        deeper = _cause("PoweredOn", powered) if fails or powered.reason in _LEFT_ON else None
+    elif stage == "Token" and joined is not None and joined.status == "False" and joined.reason != "TokenIssued":
+        deeper = _cause("Joined", joined)
+    return deeper if deeper is not None and reason in (LATE, stage, deeper.reason) else None
 
 
 def _cause(type_: str, said: _Said) -> Cause:

@@ -104,6 +104,9 @@ def _waits_for(body: Mapping[str, Any], state: StateKey, maintenance: Maintenanc
         blocker = min(maintenance.status.blockers, key=lambda b: b.since_time, default=None)
         if blocker is not None:
             return blocker.kind, blocker.message
+        cause = find_cause_in(body)
+        if cause is not None and cause.is_deeper:
+            return cause.reason, cause.message
         phase = maintenance.status.phase or "Waiting"
         return phase, maintenance.status.next_step or f"Maintenance {maintenance.name} is {phase.lower()}"
     if not STATES[state].waits:

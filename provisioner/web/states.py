@@ -4,8 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Any, Final, Literal
+from typing import Any, Final, Literal, get_args
 
+from provisioner.api.boot_stage import BOOT_STAGES
+from provisioner.api.server import OrderReason
 from provisioner.rules.cause import LATE, find_cause_in
 
 StateKey = Literal[
@@ -45,6 +47,9 @@ STATES: Final[Mapping[StateKey, State]] = {
 LOST: Final = frozenset((LATE, "NodeNotReady"))
 """Causes that say that the boot, or the system, was lost."""
 
+ON_ITS_WAY: Final = frozenset((*BOOT_STAGES, *get_args(OrderReason), "WaitsForDPU"))
+"""Causes for which a server that was ordered to boot needs nothing but time."""
+
 
 def conditions_of(body: Mapping[str, Any]) -> dict[str, Mapping[str, Any]]:
     """By type, of an object's JSON."""
@@ -64,7 +69,8 @@ def state_of(body: Mapping[str, Any]) -> StateKey:
         return "held"
     if acceptance != "Accepted":
         return "pending"
-    if cause is not None and cause.type == "PoweredOn":
+    is_late = (told.get("Booted") or {}).get("reason") == LATE
+    if cause is not None and (cause.type == "PoweredOn" or (cause.type == "Joined" and is_late)):
         return "blocked"
     if cause is not None and cause.reason in LOST:
         return "failed"
@@ -74,6 +80,7 @@ def state_of(body: Mapping[str, Any]) -> StateKey:
         return "kept"
     if lifecycle == "Booted":
         return "failed" if (told.get("Verified") or {}).get("status") == "False" else "checking"
-    if status.get("order") is not None:
-        return "booting"
-    return "blocked"
+    if status.get("order") is None:
+        return "blocked"
+    needs_somebody = cause is not None and cause.type in ("Ready", "Accepted") and cause.reason not in ON_ITS_WAY
+    return "blocked" if needs_somebody else "booting"

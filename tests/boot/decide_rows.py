@@ -140,6 +140,12 @@ WAITING = [
     Row("one whose pool is gone is not booted", "NodePoolMissing", no_pool=True, status=status(order=None)),
     Row("one without an address is not booted", "NoAddress", status=ServerStatus()),
     Row(
+        "and says why it has none, where the inventory does",
+        "SubnetFull",
+        status=ServerStatus(conditions=(condition("Accepted", "False", "SubnetFull", "no address is left in boot"),)),
+        says="no address is left in boot",
+    ),
+    Row(
         "one whose image has no files is not booted",
         "ImageUnavailable",
         next_image=image(available="False"),

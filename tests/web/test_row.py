@@ -16,7 +16,7 @@ from provisioner.web.fleet import Fleet, Wanted, by_number, in_place, waiting_gr
 from provisioner.web.medians import FEWEST, usual_boot
 from provisioner.web.row import Row, row_of, unit_of
 from provisioner.web.states import STATES, state_of
-from tests.web.made_up_fleet import NEW, NOON, PHASES, condition, make_fleet
+from tests.web.made_up_fleet import NEW, NOON, PHASES, condition, maintenance_of, make_fleet
 
 FLEET = make_fleet(48)
 BY_NAME = {body["metadata"]["name"]: body for body in FLEET.servers}
@@ -41,6 +41,9 @@ def rows() -> list[Row]:
         ("Accepted", "Accepted", ("False", "ImageUnavailable"), None, "blocked"),
         ("Booting", "Accepted", ("False", "Root"), None, "booting"),
         ("Booting", "Accepted", ("False", "StageTimedOut"), None, "failed"),
+        ("Booting", "Accepted", ("False", "Unordered"), None, "booting"),
+        ("Booting", "Accepted", ("True", "Ready"), ("Unknown", "WaitsForNode"), "booting"),
+        ("Booting", "Accepted", ("False", "ImageUnavailable"), None, "blocked"),
         ("Booting", "Accepted", ("False", "NodeNotReady"), None, "failed"),
         ("Booted", "Accepted", ("True", "Ready"), ("Unknown", "Running"), "checking"),
         ("Booted", "Accepted", ("True", "Ready"), ("False", "GPUs"), "failed"),
@@ -70,6 +73,19 @@ def test_a_server_whose_bmc_has_no_credentials_cannot_boot_and_says_so_with_the_
     status = {"lifecycle": "Booting", "bootStage": "Ordered", "order": {"id": "o1"}, "conditions": told}
     found = row_of({"metadata": {"name": "r01-u01"}, "spec": {"acceptance": "Accepted"}, "status": status}, None)
     assert (found.state, found.reason, found.words) == ("blocked", "CredentialsMissing", words)
+    body = {"metadata": {"name": "r01-u01"}, "status": {**status, "lifecycle": "Maintenance"}}
+    reboots = decode(Maintenance, maintenance_of(BY_NAME["r01-u26"], NOON, phase="Rebooting"))
+    assert not reboots.status.blockers
+    found = row_of(body, reboots)
+    assert (found.state, found.reason, found.words) == ("maintenance", "CredentialsMissing", words)
+
+
+@pytest.mark.parametrize(("booted", "state"), [("Token", "booting"), ("StageTimedOut", "blocked")])
+def test_a_join_that_waits_for_a_person_is_a_boot_until_it_is_late(booted: str, state: str) -> None:
+    told = [condition(t, "False", "FirmwareNotApproved", "", NOON) for t in ("Ready", "Joined")]
+    told.append(condition("Booted", "False", booted, "", NOON))
+    status = {"lifecycle": "Booting", "bootStage": "Token", "order": {"id": "o1"}, "conditions": told}
+    assert state_of({"spec": {"acceptance": "Accepted"}, "status": status}) == state
 
 
 def test_a_server_of_which_nothing_is_known_waits_to_be_accepted() -> None:

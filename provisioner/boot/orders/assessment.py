@@ -25,6 +25,7 @@ class ConditionUpdate:
 class Assessment:
     """What is true of a server: its conditions Booted and Ready, its stage, and a new order if one is given.
 
+    is_told: Ready repeats another condition, whose writer has told it.
     revoked: the order that is taken back; the server that was judged has the former one already.
     requeue_at: when the answer may change by time alone. requeue_after_seconds: how often to look, whatever happens.
     """
@@ -33,6 +34,7 @@ class Assessment:
     ready: ConditionUpdate
     stage: BootStage | None
     order: BootOrder | None = None
+    is_told: bool = False
     revoked: BootOrder | None = None
     requeue_at: datetime | None = None
     requeue_after_seconds: float | None = None

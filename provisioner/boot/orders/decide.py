@@ -21,7 +21,7 @@ from provisioner.boot.orders.status import compose
 from provisioner.boot.script.choose import find_obstacle
 from provisioner.rules.boot_order import has_fetched, is_ordered_boot, is_settled
 from provisioner.rules.bootability import Obstacle, runs_as_other_node
-from provisioner.rules.cause import LATE, find_cause_of_boot
+from provisioner.rules.cause import LATE, find_deeper_cause
 from provisioner.rules.dpus import find_awaited_dpu
 
 ALIVE_AGAIN_SECONDS: Final = 5.0
@@ -54,10 +54,10 @@ def decide(facts: OrderFacts, now: datetime, new_id: str) -> Decision:
 def _explained(facts: OrderFacts, assessment: Assessment) -> Assessment:
     """With the cause in the condition Ready, where another condition names it; Booted keeps how far the boot is."""
     ready = assessment.ready
-    cause = find_cause_of_boot(facts.server, assessment.stage) if ready.status != "True" else None
-    if cause is None or assessment.order is not None or ready.reason not in (LATE, assessment.stage):
+    cause = find_deeper_cause(facts.server, ready.reason, assessment.stage) if ready.status != "True" else None
+    if cause is None or assessment.order is not None:
         return assessment
-    return replace(assessment, ready=replace(ready, reason=cause.reason, message=cause.message))
+    return replace(assessment, ready=replace(ready, reason=cause.reason, message=cause.message), is_told=True)
 
 
 def _revoked(facts: OrderFacts) -> Assessment | None:

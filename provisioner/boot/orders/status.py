@@ -16,7 +16,6 @@ from provisioner.boot.orders.assessment import Assessment, ConditionUpdate, Deci
 from provisioner.boot.orders.facts import OrderFacts
 from provisioner.cluster.events import Happened
 from provisioner.rules.boot_order import has_fetched, is_settled
-from provisioner.rules.cause import find_cause_of_boot
 from provisioner.rules.pool_of_server import current_pool_name
 
 MAX_MESSAGE: Final = 4096
@@ -124,10 +123,7 @@ def _events(server: Server, assessment: Assessment, owned: ServerStatus) -> tupl
         )
         return (Happened(type="Normal", reason="OrderRevoked", message=words),)
     before = find_condition(server.status.conditions, "Ready")
-    cause = find_cause_of_boot(server, assessment.stage)
-    if cause is not None and ready.reason == cause.reason:
-        return tuple(events)  # its own writer has told it
-    if ready.reason in _TOLD_BY_OTHERS or (before is not None and before.reason == ready.reason):
+    if assessment.is_told or ready.reason in _TOLD_BY_OTHERS or (before is not None and before.reason == ready.reason):
         return tuple(events)
     message = ready.message
     if ready.reason == "Ready":

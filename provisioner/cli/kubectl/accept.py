@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from datetime import UTC, datetime
 from typing import Any
 
 import click
@@ -12,6 +13,7 @@ from provisioner.api.schema import API_VERSION
 from provisioner.cli import printer
 from provisioner.cli.kubectl.connection import connection_of, connection_options
 from provisioner.cluster.client import Cluster
+from provisioner.cluster.leadership import read_no_leader
 from provisioner.cluster.resources import of
 from provisioner.inventory.accept import Acceptance, Wish, decide_acceptance
 
@@ -58,6 +60,9 @@ def accept(
         if not dry_run:
             _carry_out(cluster, server, decision)
         _show(decision, dry_run=dry_run)
+    no_leader = read_no_leader(cluster, datetime.now(UTC))
+    if no_leader is not None:
+        printer.say(no_leader.sentence, err=True)
 
 
 def _carry_out(cluster: Cluster, server: Server, decision: Acceptance) -> None:

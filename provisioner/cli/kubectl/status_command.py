@@ -66,7 +66,7 @@ def status(**options: Any) -> None:
         else:
             printer.show(render_status(targets, maintenances, now, wide=form == "wide", no_leader=no_leader))
             if no_leader is not None:
-                printer.say(f"{no_leader.words}, so nothing that waits goes on: {no_leader.remedy}", err=True)
+                printer.say(no_leader.sentence, err=True)
 
 
 def render_status(
@@ -152,7 +152,7 @@ def waits_for(server: Server, current: Maintenance | None) -> str:
         more = f" (+{len(current.status.blockers) - 1})" if len(current.status.blockers) > 1 else ""
         return f"{blocker_words(first)}{more}"
     cause = find_cause(server)
-    if cause is None or (current is not None and cause.type in ("Ready", "Verified")):
+    if cause is None or (current is not None and not cause.is_deeper):
         return ""
     return cause.words
 

@@ -86,7 +86,7 @@ def wait_for(
                 read_leases_at = monotonic() + LEASES_SECONDS
                 no_leader = read_no_leader(cluster, datetime.now(UTC))
                 if no_leader is not None:
-                    printer.say(f"{no_leader.words}, so nothing that waits goes on: {no_leader.remedy}", err=True)
+                    printer.say(no_leader.sentence, err=True)
             for each in [w for w in watched if w.end is None]:
                 _look(cluster, each)
             left = [w for w in watched if w.end is None]

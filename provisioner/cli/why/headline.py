@@ -89,7 +89,7 @@ def _maintenance(subject: Subject, m: Maintenance) -> str:
         "Verifying": f"has booted{image}, and {_verified(subject)}",
     }
     cause = find_cause(subject.server)
-    hangs = phase == "Rebooting" and cause is not None and cause.type != "Ready"
+    hangs = phase == "Rebooting" and cause is not None and cause.is_deeper
     return told.get(phase, f"is in phase {phase}") + lasted + (_because(cause) if hangs else "")
 
 

@@ -31,7 +31,7 @@ def _remedies(subject: Subject) -> list[str]:
     if subject.server.spec.acceptance == "Pending":
         return [f"let it boot: kubectl provision accept {name}"]
     cause = find_cause(subject.server)
-    if cause is not None and cause.remedy and (m is None or (cause.type != "Ready" and m.status.phase == "Rebooting")):
+    if cause is not None and cause.remedy and (m is None or (cause.is_deeper and m.status.phase == "Rebooting")):
         return [cause.remedy]
     if m is not None:
         if all(requestor.name == REQUESTOR for requestor in m.spec.requestors) and m.spec.requestors:
