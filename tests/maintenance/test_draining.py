@@ -13,6 +13,7 @@ from provisioner.jobs.work import Job, Work
 from provisioner.maintenance.decide import cannot_be_taken_back, decide
 from provisioner.maintenance.facts import MaintenanceFacts
 from provisioner.maintenance.phases.budget import Budget
+from provisioner.maintenance.phases.claiming import after_eviction
 from provisioner.maintenance.phases.verdict import read_verdict
 from provisioner.maintenance.status.record import note
 from provisioner.maintenance.steps import Evict, NeedBudget, NeedId, Wait, WriteStatus
@@ -65,6 +66,19 @@ def test_a_drain_goes_back_if_the_pool_is_gone_to_which_the_server_was_to_move(w
     there = replace(found, maintenance=moves, wanted=merge(moves), next_pool=pool())
     step = decide(there, later(1))
     assert not isinstance(step, WriteStatus) or read_verdict(step.status) is None
+
+
+def test_what_runs_there_is_named_on_record_before_it_is_asked_to_end_and_so_many_and_no_more() -> None:
+    found = draining(Work(evictable=tuple(f"ml/train-{number}" for number in range(12))))
+    closed = replace(found.maintenance.status, phase="Claiming", timeline=found.maintenance.status.timeline[:1])
+    step = decide(replace(found, maintenance=replace(found.maintenance, status=closed)), later(60))
+    assert isinstance(step, WriteStatus)
+    begun = step.status.timeline[-1]
+    names = ", ".join(f"ml/train-{number}" for number in range(8))
+    assert (begun.reason, begun.message.partition(": ")[2]) == ("DrainStarted", f"{names} and 4 more")
+    asked = after_eviction(found, (), later(61))
+    assert isinstance(asked, WriteStatus)
+    assert asked.status.timeline[-1].message == f"asked to end: {names} and 4 more"
 
 
 def test_until_then_what_runs_there_is_asked_to_end() -> None:

@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from dataclasses import replace
 from datetime import datetime, timedelta
 from typing import Final
 
 from provisioner.api.maintenance import MaintenanceStatus, SlurmDrain
 from provisioner.api.meta import rfc3339, rfc3339_micro
-from provisioner.jobs.work import EvictionBlocked, JobKind, SlurmDrained, SlurmReserved
+from provisioner.jobs.work import EvictionBlocked, JobKind, SlurmDrained, SlurmReserved, Work
 from provisioner.maintenance.facts import MaintenanceFacts, close_reason, host_obstacle, image_obstacle, taint_value
 from provisioner.maintenance.phases.closing import record_drain
 from provisioner.maintenance.phases.reboot_methods import explain_no_method, next_method
@@ -69,7 +69,7 @@ def decide_claiming(facts: MaintenanceFacts, now: datetime) -> Step:
         effective(facts, now),
         now,
         "DrainStarted",
-        "closed to new jobs; what runs there is asked to end",
+        f"closed to new jobs; what runs there is asked to end{_what_runs(facts)}",
         phase="Draining",
     )
     status = next_step(replace(status, blockers=()), "is emptied of what still runs there")
@@ -101,7 +101,7 @@ def after_eviction(facts: MaintenanceFacts, held: Iterable[EvictionBlocked], now
     asked = _newly_asked(facts)
     status = effective(facts, now)
     if asked:
-        status = note(status, now, "Evicted", f"asked to end: {', '.join(asked)}", about=tuple(asked))
+        status = note(status, now, "Evicted", f"asked to end: {_some(asked)}", about=tuple(asked[:MAX_NAMES]))
     return _write_or_wait(facts, set_blockers(status, blocked, now), now)
 
 
@@ -246,13 +246,24 @@ def _judge(facts: MaintenanceFacts, cause: Cause, message: str, now: datetime) -
     return WriteStatus(status=judge(facts.maintenance, cause, message, now))
 
 
+def _what_runs(facts: MaintenanceFacts) -> str:
+    """Named before it is asked to end: what has ended by the next look is named nowhere else."""
+    work = facts.work or Work()
+    there = [*(f"{j.kind} {j.name}" for j in work.jobs if j.kind == "SlurmJob"), *work.evictable]
+    return f": {_some(there)}" if there else ""
+
+
+def _some(names: Sequence[str]) -> str:
+    more = f" and {len(names) - MAX_NAMES} more" if len(names) > MAX_NAMES else ""
+    return f"{', '.join(names[:MAX_NAMES])}{more}"
+
+
 def _newly_asked(facts: MaintenanceFacts) -> list[str]:
-    """The next pods that are not on record as asked to end; as many as one entry of the record holds."""
+    """The pods that are not on record as asked to end."""
     since = facts.maintenance.status.claimed_time or ""
     entries = (e for e in facts.maintenance.status.timeline if e.reason == "Evicted" and e.time >= since)
     recorded = {pod for e in entries for pod in e.about}
-    pods = [p for p in (facts.work.evictable if facts.work is not None else ()) if p not in recorded]
-    return pods[:MAX_NAMES]
+    return [p for p in (facts.work.evictable if facts.work is not None else ()) if p not in recorded]
 
 
 def _after_drain(facts: MaintenanceFacts) -> str:
