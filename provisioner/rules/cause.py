@@ -25,6 +25,7 @@ class Cause:
     """What a condition says of the cause. type: of that condition. remedy: empty if the condition names none."""
 
     type: str
+    status: str
     reason: str
     message: str
 
@@ -58,7 +59,12 @@ def find_cause_in(body: Mapping[str, Any]) -> Cause | None:
     """As `find_cause`, of a Server's JSON."""
     status = body.get("status") or {}
     told = {
-        str(c.get("type")): _Said(str(c.get("status")), str(c.get("reason") or ""), str(c.get("message") or ""))
+        str(c.get("type")): Cause(
+            type=str(c.get("type")),
+            status=str(c.get("status")),
+            reason=str(c.get("reason") or ""),
+            message=str(c.get("message") or ""),
+        )
         for c in status.get("conditions") or ()
     }
     by_agent = (status.get("order") or {}).get("method") in AGENT_METHODS
@@ -72,39 +78,28 @@ def find_deeper_cause(server: Server, reason: str, stage: str | None) -> Cause |
     return _deeper_cause(_by_type(server.status.conditions), reason, stage, by_agent=by_agent)
 
 
-@dataclass(frozen=True)
-class _Said:
-    status: str
-    reason: str
-    message: str
+def _by_type(conditions: Iterable[Condition]) -> dict[str, Cause]:
+    return {c.type: Cause(type=c.type, status=c.status, reason=c.reason, message=c.message) for c in conditions}
 
 
-def _by_type(conditions: Iterable[Condition]) -> dict[str, _Said]:
-    return {c.type: _Said(c.status, c.reason, c.message) for c in conditions}
-
-
-def _find_cause(told: Mapping[str, _Said], stage: str | None, *, by_agent: bool) -> Cause | None:
+def _find_cause(told: Mapping[str, Cause], stage: str | None, *, by_agent: bool) -> Cause | None:
     ready, accepted = told.get("Ready"), told.get("Accepted")
     if ready is None:
-        return _cause("Accepted", accepted) if accepted is not None and accepted.status == "False" else None
+        return accepted if accepted is not None and accepted.status == "False" else None
     if ready.status != "True":
-        return _deeper_cause(told, ready.reason, stage, by_agent=by_agent) or _cause("Ready", ready)
+        return _deeper_cause(told, ready.reason, stage, by_agent=by_agent) or ready
     verified = told.get("Verified")
-    return _cause("Verified", verified) if verified is not None and verified.status != "True" else None
+    return verified if verified is not None and verified.status != "True" else None
 
 
-def _deeper_cause(told: Mapping[str, _Said], reason: str, stage: str | None, *, by_agent: bool) -> Cause | None:
+def _deeper_cause(told: Mapping[str, Cause], reason: str, stage: str | None, *, by_agent: bool) -> Cause | None:
     accepted, powered, joined = (told.get(type_) for type_ in ("Accepted", "PoweredOn", "Joined"))
     if reason == "NoAddress":
-        return _cause("Accepted", accepted) if accepted is not None and accepted.status == "False" else None
+        return accepted if accepted is not None and accepted.status == "False" else None
     deeper = None
     if stage == "Ordered" and powered is not None and not by_agent:
         fails = powered.status == "Unknown" and powered.reason not in _ASKED_ELSEWHERE
-        deeper = _cause("PoweredOn", powered) if fails or powered.reason in _LEFT_ON else None
+        deeper = powered if fails or powered.reason in _LEFT_ON else None
     elif stage == "Token" and joined is not None and joined.status == "False" and joined.reason != "TokenIssued":
-        deeper = _cause("Joined", joined)
+        deeper = joined
     return deeper if deeper is not None and reason in (LATE, stage, deeper.reason) else None
-
-
-def _cause(type_: str, said: _Said) -> Cause:
-    return Cause(type=type_, reason=said.reason, message=said.message)

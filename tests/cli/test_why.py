@@ -78,6 +78,12 @@ def test_the_first_line_says_what_it_does(situation: str, words: str) -> None:
     assert words in first
 
 
+def test_nothing_is_said_to_be_asked_only_where_nothing_is() -> None:
+    asked = subject(None, node(node_condition("provisioner.dev/RebootRequested", "True", "WhenIdle", "please")))
+    first = " ".join(render_why(asked).partition("\n\n")[0].split())
+    assert first.endswith("is in production; what its Node's conditions ask for waits to be taken up")
+
+
 def test_a_refused_request_is_told_with_its_remedy() -> None:
     refused = node_condition("provisioner.dev/RequestRefused", "True", "Unreadable", "write the deadline as +2h")
     assert "refused: write the deadline as +2h" in render_why(subject(None, node(refused)))

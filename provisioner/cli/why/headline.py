@@ -62,14 +62,16 @@ def _state(subject: Subject) -> str:
             return f"is booting: stage {stage}, not Ready since {since}"
         return f"is not Ready{_because(cause)}"
     if cause is not None:
-        verified = find_condition(server.status.conditions, "Verified")
-        if verified is not None and verified.status == "Unknown":
+        if cause.status == "Unknown":
             return "is being checked before use"
         return f"failed its checks before use, and is kept out of use{_because(cause)}"
     if server.status.lifecycle == "Verified":
         return "is Ready and verified, and something else keeps jobs away: see below"
     if is_true(server.status.conditions, "Ready"):
-        return "is in production; nothing is asked of it"
+        asked = (
+            "what its Node's conditions ask for waits to be taken up" if subject.is_asked else "nothing is asked of it"
+        )
+        return f"is in production; {asked}"
     return f"is {server.status.lifecycle or 'known, and nothing was done to it yet'}"
 
 

@@ -41,13 +41,17 @@ class Subject:
     no_leader: NoLeader | None = None
 
     @property
+    def is_asked(self) -> bool:
+        """Whether a condition of its Node asks for something but a hold."""
+        return bool(true_conditions(self.node, tuple(t for t in REQUEST_CONDITIONS if t != HOLD_REQUESTED)))
+
+    @property
     def waits(self) -> bool:
         """Whether a controller has something to do with the server before it is in use, or is asked for something."""
         if self.server.spec.acceptance == "Rejected":
             return False
-        is_asked = bool(true_conditions(self.node, tuple(t for t in REQUEST_CONDITIONS if t != HOLD_REQUESTED)))
         known = find_condition(self.server.status.conditions, "Ready")
-        return known is None or is_asked or self.current is not None or find_cause(self.server) is not None
+        return known is None or self.is_asked or self.current is not None or find_cause(self.server) is not None
 
     @property
     def current(self) -> Maintenance | None:
