@@ -25,7 +25,7 @@ from provisioner.maintenance.node_refusals import Refusal
 from provisioner.maintenance.phases.budget import Budget
 from provisioner.maintenance.requests.request import conditions_of
 from provisioner.maintenance.steps import NodeWrite
-from provisioner.rules.assigned_image import next_image_name
+from provisioner.rules.assigned_image import ordered_image
 from provisioner.rules.bootability import find_without_image
 from provisioner.rules.pool_of_server import next_pool_name
 from provisioner.rules.requests import Wanted
@@ -80,6 +80,7 @@ class MaintenanceFacts:
     pool: the one that the server is in; of a drain that is to be lifted, the one where it was made.
     here, drained_in: those two.
     image, next_pool: what would be booted now, and for which NodePool; of an attempt under way, what it says.
+    wanted_image: the one that next_pool wants, if it is there.
     refused: what the API server does not let us write to the Node.
     host: of a DPU.
     """
@@ -94,6 +95,7 @@ class MaintenanceFacts:
     here: NodePool | None = None
     drained_in: NodePool | None = None
     next_pool: NodePool | None = None
+    wanted_image: Image | None = None
     work: Work | None = None
     budget: Budget | None = None
     ahead: Maintenance | None = None
@@ -111,7 +113,7 @@ class MaintenanceFacts:
         """Name of the Image that would be booted now."""
         if self.wanted is not None and self.wanted.image is not None:
             return self.wanted.image
-        return next_image_name(self.server, self.next_pool)
+        return ordered_image(self.server, self.next_pool, self.wanted_image).name
 
     @property
     def next_pool_name(self) -> str | None:

@@ -170,7 +170,9 @@ def gather(caches: Caches, workloads: Workloads, seen: Seen, maintenance: Mainte
     )
     attempt = maintenance.status.reboot
     moves_to = attempt.node_pool_ref if attempt is not None else None
-    facts = replace(facts, next_pool=_typed(NodePool, caches, moves_to or facts.next_pool_name))
+    next_pool = _typed(NodePool, caches, moves_to or facts.next_pool_name)
+    wanted_image = _typed(Image, caches, next_pool.spec.image_ref) if next_pool is not None else None
+    facts = replace(facts, next_pool=next_pool, wanted_image=wanted_image)
     facts = replace(facts, image=_typed(Image, caches, attempt.image_ref if attempt is not None else facts.image_name))
     return look_at_work(workloads, facts, fresh=False)
 

@@ -32,6 +32,7 @@ from provisioner.rollout.course import (
     assign,
     count_states,
     follow_plan,
+    follows_up,
     set_course,
     stop_at_failures,
 )
@@ -226,7 +227,7 @@ class RolloutController:
         """The course with jobs on the new image compared with those on the old one, and why no stage is over yet, if
         so. Raises: NeedsHuman, for an expression that cannot be read; Retryable, NeedsLane."""
         rollout = course.rollout
-        if rollout is None or known.by is None or not course.is_under_way or rollout.moved_time is not None:
+        if rollout is None or known.by is None or not course.is_under_way or follows_up(rollout, course.history):
             return course, None
         since = new_since(known.standings)
         before = counted_before(rollout, pool)

@@ -39,7 +39,8 @@ class Course:
 def set_course(pool: NodePool, standings: Collection[Standing], now: datetime) -> Course:
     """The course of the pool's imageRef: the one on record, or a new one that begins now.
 
-    An image that a rollout of this pool has brought everywhere, or that it came from, has passed its stages before.
+    An image that a rollout of this pool has brought everywhere, or that it came from, has passed its stages before. A
+    rollout that is complete is under way again while a server is to follow that could not before.
     """
     wanted, status, time = pool.spec.image_ref, pool.status, rfc3339(now)
     here = [s for s in standings if s.in_use and s.moves_from is None]
@@ -50,9 +51,10 @@ def set_course(pool: NodePool, standings: Collection[Standing], now: datetime) -
     if released.verified_time is None and status.rollout is None and released.image_ref != wanted:
         released = ReleasedImage(image_ref=wanted, time=time, verified_time=time if in_use[wanted] else None)
     rollout, history = status.rollout, status.history
+    to_follow = [standing for standing in standings if standing.is_to_follow]
     if wanted != (rollout.image_ref if rollout is not None else released.image_ref):
         is_known = wanted in _known(released, rollout, history)
-        if rollout is not None and rollout.completed_time is None and rollout.moved_time is None:
+        if rollout is not None and rollout.completed_time is None and not follows_up(rollout, history):
             history = _recorded(history, rollout, standings, "Superseded", now)
         rollout = RolloutStatus(
             image_ref=wanted,
@@ -60,13 +62,12 @@ def set_course(pool: NodePool, standings: Collection[Standing], now: datetime) -
             started_time=time,
             passed=stages_of(pool) if is_known else 0,
         )
-    elif any(_moves_in(standing) for standing in standings):
+    elif any(standing.moves_from is not None and standing.state == "Outdated" for standing in to_follow):
         rollout = _with_movers(pool, released, rollout, time)
+    elif to_follow and rollout is not None and rollout.completed_time is not None:
+        passed = max(rollout.passed, stages_of(pool))
+        rollout = replace(rollout, completed_time=None, passed=passed)  # one was held, or broken, or came late
     return Course(released=released, rollout=rollout, history=history)
-
-
-def _moves_in(standing: Standing) -> bool:
-    return standing.moves_from is not None and standing.state == "Outdated" and standing.excluded is None
 
 
 def _with_movers(pool: NodePool, released: ReleasedImage, rollout: RolloutStatus | None, time: str) -> RolloutStatus:
@@ -78,6 +79,15 @@ def _with_movers(pool: NodePool, released: ReleasedImage, rollout: RolloutStatus
     if rollout.completed_time is None:
         return rollout
     return replace(rollout, completed_time=None, moved_time=time, workloads=None)
+
+
+def follows_up(rollout: RolloutStatus, history: Collection[RolloutRecord]) -> bool:
+    """Whether it was complete before, or is for those alone who move in: its image is not on trial any more."""
+    return rollout.moved_time is not None or any(_is_of(record, rollout) for record in history)
+
+
+def _is_of(record: RolloutRecord, rollout: RolloutStatus) -> bool:
+    return (record.image_ref, record.started_time) == (rollout.image_ref, rollout.started_time)
 
 
 def stages_of(pool: NodePool) -> int:
@@ -215,9 +225,9 @@ def _known(
 
 
 def _is_complete(standings: Collection[Standing]) -> bool:
-    """Whether nobody is left that could have the image; what is held or excluded does not count, what is out of use
-    follows when it is back."""
-    if any(s.state in ("Updating", "Failed") or (s.state == "Outdated" and not s.excluded) for s in standings):
+    """Whether every server has the image that can have it now. Whom it leaves alone (`Standing.excluded`), and what is
+    out of use, also drained by a person, is no reason to wait; what a Maintenance boots is."""
+    if any(s.is_to_follow or s.returns or s.state == "Failed" for s in standings):
         return False
     return not standings or any(s.state == "Updated" for s in standings)
 
@@ -243,4 +253,4 @@ def _recorded(
         failed=sum(failure is not None and failure.image_ref == rollout.image_ref for failure in failures),
         message=rollout.message,
     )
-    return (record, *history)[:KEPT_RECORDS]
+    return (record, *(each for each in history if not _is_of(each, rollout)))[:KEPT_RECORDS]

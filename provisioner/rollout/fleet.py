@@ -10,6 +10,8 @@ from dataclasses import dataclass, field
 from datetime import timedelta
 from typing import Literal
 
+from provisioner.rollout.wait import Wait
+
 MemberState = Literal["Updated", "Updating", "Failed", "Outdated", "Down", "Absent"]
 """Updated: in use with the wanted image. Updating: on its way there by this rollout. Failed: it did not get there, or
 was there and is out of use. Outdated: in use with another image. Down: out of use with another image, by no doing of
@@ -41,7 +43,7 @@ class Member:
     runs: what runs on it; None if it is idle. since: since when it is Updated; None means just now. closed: whether new
     jobs are kept from it for the rollout. reserved: where only those are that may run past that moment, the moment.
     domains: its failure domain for each of `UpgradeStrategy.domains`; None if it is in none, and no cap holds it.
-    excluded: why a person wants it left alone.
+    excluded: why this rollout leaves it alone.
     canary: whether it may be among the first. has_image: whether it runs the wanted image, in use or not.
     """
 
@@ -52,7 +54,7 @@ class Member:
     closed: bool = False
     reserved: float | None = None
     domains: tuple[str | None, ...] = ()
-    excluded: str | None = None
+    excluded: Wait | None = None
     canary: bool = True
     has_image: bool = False
 

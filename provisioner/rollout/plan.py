@@ -20,11 +20,11 @@ from provisioner.api.upgrade_strategy import UpgradeStrategy
 from provisioner.rollout.amounts import resolve_amount
 from provisioner.rollout.closing import find_closed, find_reserved
 from provisioner.rollout.completion import expect_completion
-from provisioner.rollout.fleet import Fleet, Member
+from provisioner.rollout.fleet import Fleet, Member, Occupancy
 from provisioner.rollout.interrupting import Interruption, find_interrupted
 from provisioner.rollout.room import Room
 from provisioner.rollout.stage import Stage, find_stage
-from provisioner.rollout.wait import Wait, WaitReason, wait_for_jobs
+from provisioner.rollout.wait import Wait, WaitReason
 from provisioner.rollout.windows import open_until, opens_next
 
 _NO_TURN: Final[Mapping[str, Wait]] = {
@@ -65,7 +65,7 @@ class Plan:
     @property
     def waits(self) -> dict[str, Wait]:
         """Every server without the image that is neither on its way there nor claimed now, and why."""
-        jobs = {m.name: wait_for_jobs(m.runs, self.widths) for m in self.working if m.runs is not None}
+        jobs = {m.name: _wait_for_jobs(m.runs, self.widths) for m in self.working if m.runs is not None}
         return {**self.held, **jobs}
 
     @property
@@ -109,7 +109,7 @@ def plan(fleet: Fleet, strategy: UpgradeStrategy, now: datetime) -> Plan:
     steered = {m.name for m in busy if m.name not in closed}
     steered.update(m.name for m in idle)
     expected = None
-    if stage.name == "Rest" and not strategy.windows and not any(wait.reason == "Excluded" for wait in held.values()):
+    if stage.name == "Rest" and not strategy.windows and not any(m.excluded is not None for m in members):
         expected = expect_completion(fleet, len(idle), busy, counts["Updating"] + len(told), room.at_once, now)
     return Plan(
         stage=stage,
@@ -134,7 +134,7 @@ def _sort_out(members: Iterable[Member]) -> tuple[list[Member], list[Member], di
     for member in members:
         if member.state == "Outdated":
             if member.excluded is not None:
-                held[member.name] = Wait("Excluded", member.excluded)
+                held[member.name] = member.excluded
             elif member.runs is None:
                 idle.append(member)
             else:
@@ -205,3 +205,14 @@ def _moments(
     later = [each for each in coming if each > moment]
     if later:
         yield datetime.fromtimestamp(min(later), UTC)
+
+
+def _wait_for_jobs(runs: Occupancy, widths: Mapping[str, int]) -> Wait:
+    """It waits for what runs there; of those the widest is named."""
+    widest = max(runs.jobs, key=lambda key: widths.get(key, 1))
+    words = f"runs {widest}"
+    if widths.get(widest, 1) > 1:
+        words += f", which spans {widths[widest]} servers"
+    if len(runs.jobs) > 1:
+        words += f", and {len(runs.jobs) - 1} more"
+    return Wait("Job", words, runs.jobs)

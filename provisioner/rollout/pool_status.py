@@ -17,6 +17,7 @@ from provisioner.api.rollout_status import RolloutBlocker, RolloutStatus, WaitCo
 from provisioner.rollout.course import Course
 from provisioner.rollout.plan import Plan
 from provisioner.rollout.standing import Standing
+from provisioner.rollout.wait import but_for
 
 MAX_BLOCKERS: Final = 16
 EXPECTED_STEP_SECONDS: Final = 300
@@ -44,10 +45,11 @@ def pool_status(
     }
     rollout = course.rollout
     if rollout is not None:
-        rollout = _described(rollout, pool, found, trouble)
+        rollout = _described(rollout, found, trouble)
+    is_over = not any(standing.is_to_follow for standing in standings) if rollout is None else not course.is_under_way
     conditions = [
         _condition(pool, type_, *said, now)
-        for type_, said in _conditions(pool, course, numbers, found, trouble).items()
+        for type_, said in _conditions(pool, course, numbers, found, trouble, is_over=is_over).items()
     ]
     status: dict[str, Any] = {
         **numbers,
@@ -59,12 +61,10 @@ def pool_status(
     return {key: value for key, value in status.items() if value is not None}
 
 
-def _described(rollout: RolloutStatus, pool: NodePool, found: Plan | None, trouble: str | None) -> RolloutStatus:
-    if rollout.completed_time is not None and (found is None or not found.wait_counts):
-        words = f"complete since {rollout.completed_time}"
-        return replace(rollout, stage="Rest", message=words, expected_time=None, waits=(), blockers=())
+def _described(rollout: RolloutStatus, found: Plan | None, trouble: str | None) -> RolloutStatus:
     if found is None:
-        return replace(rollout, message=(trouble or "")[:_MAX_WORDS], expected_time=None)
+        words = f"complete since {rollout.completed_time}" if rollout.completed_time is not None else trouble or ""
+        return replace(rollout, message=words[:_MAX_WORDS], expected_time=None)
     return replace(
         rollout,
         stage=found.stage.name,
@@ -75,13 +75,15 @@ def _described(rollout: RolloutStatus, pool: NodePool, found: Plan | None, troub
     )
 
 
-def _words(rollout: RolloutStatus, found: Plan) -> str:
-    if rollout.stopped is not None:
+def _words(rollout: RolloutStatus | None, found: Plan) -> str:
+    if rollout is not None and rollout.completed_time is not None:
+        return but_for(f"complete since {rollout.completed_time}", found.held)
+    if rollout is not None and rollout.stopped is not None:
         return f"stopped: {rollout.stopped.message}"
     if found.stopped is not None:
         return found.stopped.words
     working = len(found.working)
-    moves = "servers of other NodePools move in; " if rollout.moved_time is not None else ""
+    moves = "servers of other NodePools move in; " if rollout is not None and rollout.moved_time is not None else ""
     return f"{moves}{found.stage.words}" + (f"; {working} servers wait for their jobs" if working else "")
 
 
@@ -109,13 +111,19 @@ def _blockers(found: Plan) -> Iterable[RolloutBlocker]:
 
 
 def _conditions(
-    pool: NodePool, course: Course, numbers: Mapping[str, int], found: Plan | None, trouble: str | None
+    pool: NodePool,
+    course: Course,
+    numbers: Mapping[str, int],
+    found: Plan | None,
+    trouble: str | None,
+    *,
+    is_over: bool,
 ) -> dict[str, tuple[ConditionStatus, str, str]]:
-    """By type: status, reason, message."""
+    """By type: status, reason, message. is_over: no server is to follow any more."""
     rollout, image = course.rollout, pool.spec.image_ref
     return {
         "Ready": _ready(numbers, image),
-        "Progressing": _progressing(course, numbers, found, trouble),
+        "Progressing": _progressing(course, found, trouble, is_over=is_over),
         "Paused": _paused(rollout, found),
         "Degraded": (
             (
@@ -140,16 +148,18 @@ def _ready(numbers: Mapping[str, int], image: str) -> tuple[ConditionStatus, str
 
 
 def _progressing(
-    course: Course, numbers: Mapping[str, int], found: Plan | None, trouble: str | None
+    course: Course, found: Plan | None, trouble: str | None, *, is_over: bool
 ) -> tuple[ConditionStatus, str, str]:
     rollout = course.rollout
     if trouble is not None:
         return "False", "Unreadable", trouble[:_MAX_WORDS]
-    if rollout is None or found is None or (rollout.completed_time is not None and not found.wait_counts):
-        return "False", "Complete", f"all servers that can have it have Image '{course.released.image_ref}'"
-    if rollout.stopped is not None or found.stopped is not None:
-        reason = "Stopped" if rollout.stopped is not None else found.stopped.reason if found.stopped else ""
-        return "False", reason, _words(rollout, found)[:_MAX_WORDS]
+    if found is None or is_over:
+        words = f"all servers that can have it have Image '{course.released.image_ref}'"
+        return "False", "Complete", but_for(words, found.held if found is not None else {})[:_MAX_WORDS]
+    if rollout is not None and rollout.stopped is not None:
+        return "False", "Stopped", _words(rollout, found)[:_MAX_WORDS]
+    if found.stopped is not None:
+        return "False", found.stopped.reason, _words(rollout, found)[:_MAX_WORDS]
     return "True", found.stage.name, _words(rollout, found)[:_MAX_WORDS]
 
 

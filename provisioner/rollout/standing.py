@@ -18,6 +18,7 @@ from provisioner.api.node_contract import BOOT_REPORT_ANNOTATION, HOLD_REQUESTED
 from provisioner.api.node_facts import BootReport
 from provisioner.api.server_status import UpgradeFailure
 from provisioner.rollout.fleet import MemberState
+from provisioner.rollout.wait import Wait
 from provisioner.rules.bootability import find_excluded
 from provisioner.rules.pool_of_server import current_pool_name
 from provisioner.rules.requests import entry_of
@@ -30,16 +31,32 @@ OUT_SECONDS: Final = 300.0
 
 @dataclass(frozen=True, kw_only=True)
 class Target:
-    """The pool, and the image that its servers shall run. digest: None while there is no such Image."""
+    """The pool, and the image that its servers shall run. digest, architecture: None while there is no such Image.
+
+    since: when the pool began to move to it; None: it begins now."""
 
     pool: str
     name: str
     digest: str | None = None
+    architecture: str | None = None
+    since: str | None = None
 
 
 def target_of(pool: NodePool, image: Image | None) -> Target:
     """What that pool wants; its Image may not be there."""
-    return Target(pool=pool.name, name=pool.spec.image_ref, digest=image.spec.digest if image is not None else None)
+    wanted, rollout, released = pool.spec.image_ref, pool.status.rollout, pool.status.released
+    since = None
+    if rollout is not None:
+        since = rollout.started_time if rollout.image_ref == wanted else None
+    elif released is not None and released.image_ref == wanted:
+        since = released.time
+    return Target(
+        pool=pool.name,
+        name=wanted,
+        digest=image.spec.digest if image is not None else None,
+        architecture=image.spec.architecture if image is not None else None,
+        since=since,
+    )
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -58,7 +75,8 @@ class Standing:
 
     moves_from: the pool that it is in still. own: the Maintenance that has not ended and holds the rollout's entry.
     entry: what the rollout asks for by it. failure: the last one, to be kept on record; None takes it off the record.
-    is_disturbed: a Maintenance has claimed it. again: when time alone changes the state, in seconds since the epoch.
+    is_disturbed: a Maintenance has claimed it; returns: and boots it. again: when time alone changes the state, in
+    seconds since the epoch.
     """
 
     server: Server
@@ -69,10 +87,11 @@ class Standing:
     moves_from: str | None = None
     own: Maintenance | None = None
     entry: Requestor | None = None
-    excluded: str | None = None
+    excluded: Wait | None = None
     failure: UpgradeFailure | None = None
     staged: bool = False
     is_disturbed: bool = False
+    returns: bool = False
     again: float | None = None
 
     @property
@@ -81,6 +100,11 @@ class Standing:
         entry = self.entry
         granted = entry is not None and entry.turn == "Granted" and entry.policy == "Deadline"
         return self.state == "Outdated" and granted
+
+    @property
+    def is_to_follow(self) -> bool:
+        """Whether it is on its way to the image, or waits for its turn: what the rollout still has to do."""
+        return self.state == "Updating" or (self.state == "Outdated" and self.excluded is None)
 
     @property
     def has_node(self) -> bool:
@@ -124,15 +148,14 @@ def judge_standing(
     excluded, again = None, None
     state: MemberState
     if disturbing is not None:
-        entry = entry_of(disturbing, REQUESTOR)
-        state = "Updating" if entry is not None and entry.turn in (None, "Granted") else "Down"
+        state = "Updating" if _brings(disturbing, target, current, has_image=runs_target) else "Down"
     elif in_use and runs_target:
         state, failure = "Updated", None
     elif failure is not None:
         state = "Failed"
     elif in_use or _is_left_behind(server, sign):
         state = "Outdated"
-        excluded = _exclusion(server, sign) or _wish_of_a_person(server, maintenances)
+        excluded = _exclusion(server, sign, target) or _wish_of_a_person(server, maintenances, target)
     elif sign is None or sign.boot_id is None:
         state = "Absent"
     elif runs_target and not _is_off(server):
@@ -155,6 +178,7 @@ def judge_standing(
         failure=failure or (status.upgrade_failure if state != "Updated" else None),
         staged=staged and sign is not None and f"-{(target.digest or '')[7:19]}-" in (sign.staged or ""),
         is_disturbed=disturbing is not None,
+        returns=disturbing is not None and disturbing.status.action != "Drain",
         again=again,
     )
 
@@ -191,27 +215,45 @@ def _is_left_behind(server: Server, sign: NodeSign | None) -> bool:
     return lives and failure is not None and failure.image_ref == server.status.image_ref
 
 
-def _exclusion(server: Server, sign: NodeSign | None) -> str | None:
+def _brings(disturbing: Maintenance, target: Target, current: str | None, *, has_image: bool) -> bool:
+    """Whether that Maintenance brings its server to the target: by its turn in the rollout, or since an ordered reboot
+    boots what the pool has released."""
+    entry = entry_of(disturbing, REQUESTOR)
+    if entry is not None and entry.turn in (None, "Granted"):
+        return True
+    status = disturbing.status
+    image = status.reboot.image_ref if status.reboot is not None else status.image_ref
+    return status.action != "Drain" and image == target.name and current == target.pool and not has_image
+
+
+def _exclusion(server: Server, sign: NodeSign | None, target: Target) -> Wait | None:
     if sign is not None and sign.held:
-        return f"it is held by a person: kubectl provision release {server.name}"
+        return Wait("Held", f"it is held by a person: kubectl provision release {server.name}")
     excluded = find_excluded(server)
-    return excluded.message if excluded is not None else None
+    if excluded is not None:
+        return Wait("Excluded", excluded.words)
+    if target.architecture not in (None, server.spec.architecture):
+        words = f"Image '{target.name}' is for {target.architecture}, and it is {server.spec.architecture}"
+        return Wait("Architecture", f"{words}: move it: kubectl provision move {server.name} --to POOL")
+    return None
 
 
-def _wish_of_a_person(server: Server, maintenances: tuple[Maintenance, ...]) -> str | None:
-    """Why it runs another image than the one that is assigned to it, if a person asked for that, while it is on record
-    who did: it is not undone behind that person's back."""
+def _wish_of_a_person(server: Server, maintenances: tuple[Maintenance, ...], target: Target) -> Wait | None:
+    """Why it runs another image than the one that is assigned to it, if a person asked for that after the pool began to
+    move, while it is on record who did: it is not undone behind that person's back. A rollout that begins later takes
+    it along."""
     order, running = server.status.order, server.status.image_ref
     if order is None or order.image_ref != running or running == server.status.assigned_image_ref:
         return None
+    if target.since is None or parse_time(order.ordered_time) < parse_time(target.since):
+        return None
     asked = next((m for m in maintenances if m.name == order.maintenance_ref), None)
-    if asked is None or entry_of(asked, REQUESTOR) is not None:
+    if asked is None or all(r.name == REQUESTOR or r.image_ref != running for r in asked.spec.requestors):
         return None
-    if all(requestor.image_ref != running for requestor in asked.spec.requestors):
-        return None
-    return (
+    return Wait(
+        "Once",
         f"it runs Image '{running}' once, by Maintenance {asked.name}; at its next boot it comes back to its pool: "
-        f"kubectl provision reboot {server.name}"
+        f"kubectl provision reboot {server.name}",
     )
 
 
@@ -224,7 +266,7 @@ def _failure(
     server: Server, maintenances: tuple[Maintenance, ...], target: Target, retried: float | None
 ) -> UpgradeFailure | None:
     """The last failure with `target` that a person has not decided on."""
-    found = [_failed_with(m, target) for m in maintenances]
+    found = [_failed_with(m, server, target) for m in maintenances]
     known = (each for each in (*found, server.status.upgrade_failure) if each is not None)
     failures = [f for f in known if f.image_ref == target.name and f.node_pool_ref in (None, target.pool)]
     if retried is not None:
@@ -232,19 +274,26 @@ def _failure(
     return max(failures, key=lambda f: parse_time(f.time), default=None)
 
 
-def _failed_with(maintenance: Maintenance, target: Target) -> UpgradeFailure | None:
-    """The failure that a Maintenance of the rollout ended with, once it had begun to boot that image."""
+def _failed_with(maintenance: Maintenance, server: Server, target: Target) -> UpgradeFailure | None:
+    """The failure that a Maintenance of the rollout ended with, once it had begun to boot that image; or an ordered
+    reboot that was to bring it, of which nobody named an image."""
     status = maintenance.status
     if status.phase != "Failed" or status.reboot is None or status.finished_time is None:
         return None
-    entry = entry_of(maintenance, REQUESTOR)
-    if status.reboot.image_ref != target.name or entry is None or entry.node_pool_ref not in (None, target.pool):
+    entry, boot = entry_of(maintenance, REQUESTOR), status.reboot
+    moves_to = entry.node_pool_ref if entry is not None else boot.node_pool_ref
+    if boot.image_ref != target.name or moves_to not in (None, target.pool):
+        return None
+    if entry is None and (
+        server.status.assigned_image_ref == target.name
+        or any(requestor.image_ref is not None for requestor in maintenance.spec.requestors)
+    ):
         return None
     ended = find_condition(status.conditions, "Succeeded")
     words = f"{ended.reason}: {ended.message}" if ended is not None else "it did not get there"
     return UpgradeFailure(
         image_ref=target.name,
-        node_pool_ref=entry.node_pool_ref,
+        node_pool_ref=moves_to if entry is not None else None,
         time=status.finished_time,
         maintenance_ref=maintenance.name,
         message=words[:1024],

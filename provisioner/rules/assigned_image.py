@@ -2,19 +2,24 @@
 
 A NodePool's imageRef is a wish. What a server boots is the Image that is assigned to it (`status.assignedImageRef`); if
 none is, for it was never in use, the pool's released Image, which has passed the canary. The rollout of the pool alone
-writes the two.
+writes the two. A reboot that is ordered without naming an Image brings the wanted one as soon as all servers may
+follow: else the rollout would reboot the server again right after it.
 """
 
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Any, Literal, NamedTuple
+from typing import Any, Final, Literal, NamedTuple
 
+from provisioner.api.conditions import find_condition
+from provisioner.api.image import Image
 from provisioner.api.maintenance import FINAL_PHASES, Maintenance
 from provisioner.api.node_pool import NodePool
 from provisioner.api.server import Server
 from provisioner.rules.boot_order import is_settled
 
+PROGRESSING: Final = "Progressing"
+"""The condition of a NodePool that says whether its rollout goes on."""
 ImageRule = Literal["BootOrder", "Maintenance", "Assigned", "Released", "Wanted", "NoNodePool"]
 """Whose word it is which Image a server boots: its boot order's, that of the Maintenance under way, what is assigned to
 the server, what its pool has released, or what a pool that has released none yet wants."""
@@ -43,6 +48,38 @@ def next_image_name(server: Server | None, pool: NodePool | None, maintenance: M
     return next_image(server, pool, maintenance).name
 
 
+def ordered_image(server: Server | None, pool: NodePool | None, image: Image | None) -> ChosenImage:
+    """The Image of a reboot that is ordered for `pool` and names none. image: the one that the pool wants; None if it
+    is not there, or not known."""
+    if server is not None and pool is not None and image is not None and _may_follow(server, pool, image):
+        return ChosenImage(image.name, "Released")
+    return next_image(server, pool)
+
+
+def _may_follow(server: Server, pool: NodePool, image: Image) -> bool:
+    """Whether the server is one of the pool's that its rollout takes along, and may be next."""
+    status, wanted = server.status, pool.spec.image_ref
+    is_member = {server.spec.node_pool_ref, status.node_pool_ref, status.assigned_node_pool_ref} <= {pool.name, None}
+    has_failed = status.upgrade_failure is not None and status.upgrade_failure.image_ref == wanted
+    fits = image.name == wanted and image.spec.architecture == server.spec.architecture
+    return is_member and fits and not has_failed and server.spec.upgrades != "Excluded" and lets_all_follow(pool)
+
+
+def lets_all_follow(pool: NodePool) -> bool:
+    """Whether the image that the pool wants has passed all stages there, and its rollout goes on or is complete:
+    neither paused nor stopped, and within its windows."""
+    said, released = find_condition(pool.status.conditions, PROGRESSING), pool.status.released
+    if said is None or released is None or released.image_ref != pool.spec.image_ref or not is_observed(pool):
+        return False
+    return (said.status, said.reason) in (("True", "Rest"), ("False", "Complete"))
+
+
+def is_observed(pool: NodePool) -> bool:
+    """Whether its status is about its present spec."""
+    said = find_condition(pool.status.conditions, PROGRESSING)
+    return said is not None and (said.observed_generation or 0) >= (pool.metadata.generation or 0)
+
+
 def released_image(pool: NodePool | None) -> ChosenImage:
     """The Image of servers that have nothing to lose; the wanted one of a pool that has released none yet."""
     if pool is None:
@@ -68,7 +105,9 @@ def images_of_pool(pool: Mapping[str, Any] | None) -> frozenset[str]:
 def boots_of_pool(pool: Mapping[str, Any] | None) -> tuple[Any, ...]:
     """What of a NodePool, as JSON, a boot of its servers depends on: not how many of them are updated."""
     body = pool or {}
-    return pool is None, body.get("spec"), images_of_pool(body)
+    said = [c for c in (body.get("status") or {}).get("conditions") or () if c.get("type") == PROGRESSING]
+    progress = [(c.get("status"), c.get("reason"), c.get("observedGeneration")) for c in said]
+    return pool is None, body.get("spec"), images_of_pool(body), progress
 
 
 def current_image(server: Server, pool: NodePool | None) -> ChosenImage:

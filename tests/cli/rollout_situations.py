@@ -81,7 +81,7 @@ def a_rollout(**changes: Any) -> RolloutStatus:
         "passed": 1,
         "message": "all servers may follow; 2 servers wait for their jobs",
         "expected_time": rfc3339(NOON + timedelta(hours=6)),
-        "waits": (WaitCount(reason="Excluded", count=1), WaitCount(reason="Job", count=2)),
+        "waits": (WaitCount(reason="Held", count=1), WaitCount(reason="Job", count=2)),
         "blockers": (
             RolloutBlocker(job="SlurmJob 4711", servers=2, expected_time=rfc3339(NOON + timedelta(hours=5))),
             RolloutBlocker(job="PodGroup ml/train", servers=1),
@@ -168,6 +168,17 @@ def complete() -> PoolView:
     return a_view(a_pool(rollout), [a_server(number, NEW) for number in range(1, 9)])
 
 
+def complete_but_for_some() -> PoolView:
+    """One is held, one out of use."""
+    left = (WaitCount(reason="Held", count=1), WaitCount(reason="Down", count=1))
+    words = f"complete since {before(minutes=20)}, but for 1 out of use (r02-u04), 1 held by a person (r02-u03)"
+    rollout = a_rollout(
+        message=words, completed_time=before(minutes=20), expected_time=None, waits=left, blockers=(),
+    )  # fmt: skip
+    servers = [a_server(number, NEW if number < 7 else OLD) for number in range(1, 8)]
+    return a_view(a_pool(rollout), [*servers, eight()[7]], held=("r02-u03",))
+
+
 def not_taken_up() -> PoolView:
     return a_view(a_pool(None, generation=3, observed=2), [a_server(number) for number in range(1, 4)])
 
@@ -182,5 +193,6 @@ SITUATIONS: Mapping[str, Callable[[], PoolView]] = {
     "stopped": stopped,
     "paused": paused,
     "complete": complete,
+    "complete-but-for-some": complete_but_for_some,
     "not-taken-up": not_taken_up,
 }

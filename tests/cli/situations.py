@@ -42,7 +42,7 @@ def node(
     return {
         "metadata": {"name": NAME},
         "spec": {"taints": list(taints), "unschedulable": unschedulable},
-        "status": {"conditions": [ready, *conditions]},
+        "status": {"nodeInfo": {"bootID": "boot-7"}, "conditions": [ready, *conditions]},
     }
 
 

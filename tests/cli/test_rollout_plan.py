@@ -103,7 +103,7 @@ def test_who_is_held_or_runs_a_job_without_an_end_is_told_to_stay() -> None:
     found = plan_of(world, world.images[NEW])
     assert [move.name for move in found.forecast.moves] == [world.names[2]]
     assert {name: wait.reason for name, wait in found.forecast.stays.items()} == {
-        world.names[0]: "Excluded",
+        world.names[0]: "Held",
         world.names[1]: "Job",
     }
     told = " ".join(render_plan(found).split())

@@ -12,9 +12,9 @@ from provisioner.cli.kubectl.printing import WIDTH
 from provisioner.cli.rollout.fleet_picture import draw_fleet, one_line
 from provisioner.cli.rollout.history import render_history
 from provisioner.cli.rollout.look_commands import render_pools
-from provisioner.cli.rollout.screen import LOOKS, WAIT_WORDS, draw_bar, render_rollout
+from provisioner.cli.rollout.screen import LOOKS, draw_bar, render_rollout
 from provisioner.cli.rollout.watching import outcome, verdict
-from provisioner.rollout.wait import WaitReason
+from provisioner.rollout.wait import WAIT_WORDS, WaitReason
 from tests.cli.rollout_situations import (
     NEW,
     OLD,
@@ -114,7 +114,15 @@ def test_what_a_tenant_wrote_is_no_order_to_the_terminal() -> None:
 
 
 @pytest.mark.parametrize(
-    ("situation", "code"), [("half-way", None), ("canary", None), ("stopped", 4), ("paused", None), ("complete", 0)]
+    ("situation", "code"),
+    [
+        ("half-way", None),
+        ("canary", None),
+        ("stopped", 4),
+        ("paused", None),
+        ("complete", 0),
+        ("complete-but-for-some", 0),
+    ],
 )
 def test_who_watches_is_let_go_when_it_is_complete_or_stopped(situation: str, code: int | None) -> None:
     assert outcome(SITUATIONS[situation]()) == code

@@ -16,8 +16,8 @@ from provisioner.api.node_contract import HOLD_REQUESTED, NODE_FACTS_ANNOTATION
 from provisioner.api.node_facts import NodeFacts
 from provisioner.api.node_pool import KubeletSettings, NodePoolStatus
 from provisioner.api.numa_alignment import NumaAlignment
-from provisioner.api.rollout_status import RolloutStatus
-from provisioner.api.server_status import CheckResult, JoinStatus, UpgradeFailure
+from provisioner.api.rollout_status import ReleasedImage, RolloutStatus
+from provisioner.api.server_status import BootOrder, CheckResult, JoinStatus, UpgradeFailure
 from provisioner.cli.kubectl.printing import WIDTH
 from provisioner.cli.kubectl.status_command import render_status
 from provisioner.cli.kubectl.targets import Target
@@ -25,12 +25,14 @@ from provisioner.cli.why.screen import render_why
 from provisioner.cli.why.subject import Subject
 from provisioner.cluster.leadership import SERVER_GROUPS, NoLeader
 from provisioner.cluster.recent_events import RecentEvents
+from tests.cli.rollout_situations import an_image
 from tests.cli.situations import (
     NAME,
     NOON,
     SITUATIONS,
     before,
     blocker,
+    condition,
     event,
     maintenance,
     node,
@@ -284,6 +286,39 @@ def test_a_server_that_is_left_alone_says_by_whom_and_how_to_end_that() -> None:
     assert """kubectl patch server r01-u07 --type=merge -p '{"spec":{"upgrades":"Follow"}}'""" in section(
         render_why(excluded), "rollout"
     )
+
+
+def test_a_server_that_a_person_had_boot_another_image_once_says_so_after_the_rollout_too() -> None:
+    once = maintenance(requestor(image_ref="gpu-node-1"), phase="Completed")
+    order = BootOrder(
+        id="o1", reason="Requested", ordered_time=before(minutes=30), attempt=1, image_ref="gpu-node-1",
+        maintenance_ref=once.name,
+    )  # fmt: skip
+    found = subject(server(order=order, assigned_image_ref="gpu-node-2"), None, once)
+    told = render_why(in_a_rollout(found, completed_time=before(minutes=50)))
+    assert "NodePool gpu runs Image gpu-node-2 without this server: it runs Image 'gpu-node-1' once, by" in section(
+        told, "rollout"
+    )
+    assert "Image gpu-node-2 is assigned to it: the next boot brings it" in section(told, "boot")
+
+
+@pytest.mark.parametrize(
+    ("stage", "words"),
+    [
+        ("Rest", "the next boot that is ordered brings Image gpu-node-2; one that nobody orders, Image gpu-node-1"),
+        ("CanarySoak", ""),
+    ],
+)
+def test_the_next_boot_is_announced_with_the_image_that_it_brings(stage: str, words: str) -> None:
+    found = in_a_rollout(subject(server(assigned_image_ref="gpu-node-1")))
+    assert found.pool is not None
+    status = replace(
+        found.pool.status,
+        released=ReleasedImage(image_ref="gpu-node-2", time=before(minutes=40)),
+        conditions=(condition("Progressing", "True", stage),),
+    )
+    told = render_why(replace(found, pool=replace(found.pool, status=status), image=an_image("gpu-node-2")))
+    assert ("the next boot" in section(told, "boot"), words in section(told, "boot")) == (bool(words), True)
 
 
 def test_golden_a_server_that_failed_in_a_rollout_says_with_what_and_both_ways_on() -> None:

@@ -6,11 +6,12 @@ from dataclasses import replace
 from typing import Any
 
 from provisioner.api import NodePool
+from provisioner.api.maintenance import Requestor
 from provisioner.api.meta import parse_time
 from provisioner.api.node_pool import NodePoolStatus
 from provisioner.api.rollout_status import ReleasedImage, RolloutRecord, RolloutStatus
 from provisioner.api.upgrade_strategy import Canary, UpgradeStrategy
-from provisioner.rollout.course import assign, follow_plan, set_course, stop_at_failures
+from provisioner.rollout.course import assign, follow_plan, follows_up, set_course, stop_at_failures
 from provisioner.rollout.plan import Plan
 from provisioner.rollout.stage import Stage
 from provisioner.rollout.standing import Target
@@ -130,6 +131,34 @@ def test_it_is_complete_without_those_that_are_left_alone_or_out_of_use() -> Non
         waits = follow_plan(set_course(of, members, MOMENT), of, [*members, other], planned(1), MOMENT)
         assert waits.rollout is not None
         assert waits.rollout.completed_time is None
+
+
+def test_it_is_not_complete_while_a_server_is_booted_for_somebody_and_is_once_a_person_keeps_that_drained() -> None:
+    of = pool(rollout=UNDER_WAY, strategy=UpgradeStrategy(canary=Canary(count=0)))
+    for action, phase, is_complete in (("Reboot", "Rebooting", False), ("Drain", "Drained", True)):
+        person = Requestor(name="user-alice", action=action)  # type: ignore[arg-type]
+        members = [stands(NEW), stands(OLD, asked(person, phase=phase, action=action, image_ref=OLD))]
+        done = follow_plan(set_course(of, members, MOMENT), of, members, planned(1), MOMENT).rollout
+        assert done is not None
+        assert (done.completed_time is not None) is is_complete, action
+
+
+def test_a_complete_rollout_is_under_way_again_for_one_that_comes_late_and_is_on_record_once() -> None:
+    of = pool(rollout=UNDER_WAY, strategy=UpgradeStrategy(canary=Canary(count=0)))
+    done = follow_plan(set_course(of, [stands(NEW)], MOMENT), of, [stands(NEW)], planned(1), MOMENT)
+    assert done.rollout is not None
+    over = pool(rollout=done.rollout, released=done.released, history=done.history, strategy=of.spec.upgrade_strategy)
+    late = [stands(NEW), stands(OLD)]
+    again = set_course(over, late, MOMENT)
+    assert again.is_under_way
+    assert again.rollout is not None
+    assert follows_up(again.rollout, again.history), "its jobs are not compared any more"
+    both = [stands(NEW), stands(NEW)]
+    ended = follow_plan(again, over, both, planned(1), MOMENT)
+    assert [(record.outcome, record.updated) for record in ended.history] == [("Completed", 2)]
+    under_way = replace(over, status=replace(over.status, rollout=again.rollout))
+    third = replace(under_way, spec=replace(under_way.spec, image_ref="third"))
+    assert set_course(third, late, MOMENT).history == done.history, "it is not superseded, but was complete before"
 
 
 def test_a_server_is_assigned_what_it_is_in_use_with_and_nothing_that_is_gone() -> None:

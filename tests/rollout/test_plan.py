@@ -13,6 +13,7 @@ from provisioner.api.upgrade_strategy import Canary, DomainCap, MaintenanceWindo
 from provisioner.rollout.amounts import resolve_amount
 from provisioner.rollout.fleet import Member, Occupancy
 from provisioner.rollout.plan import Plan, plan
+from provisioner.rollout.wait import Wait
 from tests.rollout.fleets import NOON, after, busy, fleet, idle, strategy, updated
 
 
@@ -239,16 +240,16 @@ def test_outside_its_windows_it_waits_and_says_when_the_next_one_opens() -> None
 
 
 def test_a_server_that_a_person_excludes_is_left_alone_and_told() -> None:
-    found = plan(fleet(idle("a", excluded="held by alice"), idle("b")), strategy(), NOON)
+    found = plan(fleet(idle("a", excluded=Wait("Held", "by alice")), idle("b")), strategy(), NOON)
     assert found.claims == ("b",)
-    assert found.waits["a"].words == "held by alice"
+    assert found.waits["a"] == Wait("Held", "by alice")
 
 
 def test_when_it_is_complete_is_told_where_every_end_is_known() -> None:
     members = fleet(idle("a"), busy("b", "job-1", ends=2), attempt=timedelta(minutes=10))
     assert plan(members, strategy(), NOON).expected == NOON + timedelta(hours=2, minutes=10)
     assert plan(fleet(idle("a"), busy("b", "job-2")), strategy(), NOON).expected is None
-    held = idle("c", excluded="held by alice")
+    held = idle("c", excluded=Wait("Held", "by alice"))
     assert plan(fleet(idle("a"), held), strategy(), NOON).expected is None
     window = MaintenanceWindow(schedule="* * * * *", duration_seconds=60)
     assert plan(fleet(idle("a")), strategy(windows=(window,)), NOON).expected is None
@@ -278,7 +279,7 @@ MEMBERS = st.lists(
         runs=st.none() | RUNS,
         since=st.sampled_from([after(0), after(-1)]),
         domains=st.tuples(st.sampled_from(["r1", "r2", None])),
-        excluded=st.sampled_from([None, None, None, "held"]),
+        excluded=st.sampled_from([None, None, None, Wait("Held", "by alice")]),
     ),
     max_size=24,
     unique_by=lambda member: member.name,
@@ -370,7 +371,7 @@ def test_a_rollout_whose_jobs_end_is_complete_or_says_who_has_to_decide(
         pytest.fail(f"it goes on and on: {found}")
     # What is left waits for a person, for a server that is out of use, or for caps that round to nothing.
     left = {wait.reason for wait in found.waits.values()}
-    assert left <= {"Paused", "Failures", "Failed", "Absent", "Down", "Excluded", "Parallel", "Unavailable", "Domain"}
+    assert left <= {"Paused", "Failures", "Failed", "Absent", "Down", "Held", "Parallel", "Unavailable", "Domain"}
     if left & {"Parallel", "Unavailable", "Domain"}:
         states = {m.state for m in members}
         assert states & {"Failed", "Down", "Absent"} or len(members) < 2

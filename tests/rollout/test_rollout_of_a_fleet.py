@@ -42,6 +42,16 @@ def status(world: World) -> Any:
     return world.cluster.read(NodePool, world.pool_name).status
 
 
+def said_of(world: World) -> str:
+    """What condition and rollout say alike, of one that is complete."""
+    said = status(world)
+    progressing = next(c for c in said.conditions if c.type == "Progressing")
+    assert (progressing.status, progressing.reason) == ("False", "Complete")
+    words = said.rollout.message.removeprefix(f"complete since {said.rollout.completed_time}")
+    assert progressing.message == f"all servers that can have it have Image '{said.rollout.image_ref}'{words}"
+    return str(words)
+
+
 def images(world: World) -> list[str]:
     return [world.machines[name].running_image for name in world.names]
 
@@ -240,7 +250,8 @@ def test_what_a_person_holds_or_excludes_is_left_alone_and_told() -> None:
     world.pool_image(NEW)
     world.run(2 * HOUR)
     assert images(world) == [old, old, new]
-    assert {wait.reason: wait.count for wait in status(world).rollout.waits}["Excluded"] >= 1
+    assert {wait.reason: wait.count for wait in status(world).rollout.waits} == {"Held": 1, "Excluded": 1}
+    assert said_of(world).endswith("but for 1 excluded from rollouts (spec.upgrades) (s2), 1 held by a person (s1)")
 
 
 def test_at_its_deadline_a_gang_ends_together_after_its_warning() -> None:

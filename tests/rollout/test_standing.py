@@ -2,15 +2,16 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Any
 
 import pytest
 
 from provisioner.api.maintenance import Requestor
 from provisioner.api.server_status import PowerStatus, UpgradeFailure
-from provisioner.rollout.standing import OUT_SECONDS, NodeSign, Target
+from provisioner.rollout.standing import OUT_SECONDS, NodeSign, Standing, Target
 from tests.boot.objects import DIGEST, at, condition
-from tests.rollout.pools import NEW, NOW, OLD, asked, entry, ordered_by, stands
+from tests.rollout.pools import NEW, NOW, OLD, TARGET, asked, entry, ordered_by, stands
 
 FAILED = UpgradeFailure(image_ref=NEW, time=at(5000), message="NotVerified: GPU 3 is gone")
 PERSON = Requestor(name="user-alice", action="Reimage", image_ref="other")
@@ -95,6 +96,12 @@ def test_if_a_maintenance_failed(sentence: str, ended: Any, state: str) -> None:
     assert stands(OLD, ended).state == state, sentence
 
 
+def test_an_ordered_reboot_that_did_not_bring_the_image_failed_with_it_unless_the_server_had_it() -> None:
+    ordered = asked(Requestor(name="user-alice", action="Reboot"), phase="Failed", boots=NEW, finished_time=at(4000))
+    assert stands(OLD, ordered, status={"assigned_image_ref": OLD}).state == "Failed"
+    assert stands(OLD, ordered, status={"assigned_image_ref": NEW}).failure is None
+
+
 def test_a_failure_is_put_on_record_with_its_words_and_forgotten_only_by_a_person() -> None:
     ended = asked(
         phase="Failed",
@@ -109,19 +116,45 @@ def test_a_failure_is_put_on_record_with_its_words_and_forgotten_only_by_a_perso
     assert stands(OLD, ended, retried=NOW).state == "Outdated"
 
 
+def left(standing: Standing) -> str | None:
+    """For which reason its rollout leaves it alone."""
+    return standing.excluded.reason if standing.excluded is not None else None
+
+
 def test_held_and_excluded_ones_say_so() -> None:
-    assert "held by a person" in str(stands(OLD, node=NodeSign(boot_id="b1", held=True)).excluded)
-    assert "spec.upgrades" in str(stands(OLD, upgrades="Excluded").excluded)
-    assert stands(OLD, upgrades="Follow").excluded is None
+    assert left(stands(OLD, node=NodeSign(boot_id="b1", held=True))) == "Held"
+    assert left(stands(OLD, upgrades="Excluded")) == "Excluded"
+    assert left(stands(OLD, upgrades="Follow")) is None
 
 
 def test_what_a_person_booted_once_is_not_undone_behind_that_persons_back() -> None:
     once = asked(PERSON, phase="Completed", boots="other")
     status = {**ordered_by("r01-u01-1", "other"), "assigned_image_ref": NEW}
-    assert "comes back to its pool" in str(stands("other", once, status=status).excluded)
+    under_way = replace(TARGET, since=at(-60))
+    assert left(stands("other", once, status=status, target=under_way)) == "Once"
     ours = asked(entry(image="other"), phase="Completed", boots="other")
-    assert stands("other", ours, status=status).excluded is None
-    assert stands("other", status=status).excluded is None, "nobody knows any more who asked"
+    assert left(stands("other", ours, status=status, target=under_way)) is None
+    assert left(stands("other", status=status, target=under_way)) is None, "nobody knows any more who asked"
+    later = replace(TARGET, since=at(60))
+    assert left(stands("other", once, status=status, target=later)) is None, (
+        "a rollout that begins later takes it along"
+    )
+    assert left(stands("other", once, status=status)) is None, "so does one that begins now"
+
+
+def test_a_server_that_the_image_is_not_made_for_is_never_let_begin() -> None:
+    assert left(stands(OLD, target=replace(TARGET, architecture="arm64"))) == "Architecture"
+    assert left(stands(OLD, target=replace(TARGET, architecture="x86_64"))) is None
+
+
+def test_a_server_that_a_person_reboots_into_the_image_is_on_its_way_to_it() -> None:
+    ordered = asked(Requestor(name="user-alice", action="Reboot"), phase="Draining", action="Reboot", image_ref=NEW)
+    assert stands(OLD, ordered).state == "Updating"
+    assert stands(NEW, ordered).state == "Down", "one that has it is out of use for a moment"
+    elsewhere = {"status": {"node_pool_ref": "other"}}
+    assert stands(OLD, ordered, **elsewhere).state == "Down", "it stays in its pool"
+    drained = asked(Requestor(name="user-alice", action="Drain"), phase="Drained", action="Drain")
+    assert (stands(OLD, drained).state, stands(OLD, drained).returns) == ("Down", False)
 
 
 def test_what_was_checked_in_the_boot_before_says_nothing_of_the_boot_that_runs() -> None:

@@ -7,12 +7,20 @@ from typing import Any
 
 import pytest
 
+from provisioner.api import NodePool
 from provisioner.api.codec import encode
 from provisioner.api.node_pool import NodePoolStatus
 from provisioner.api.rollout_status import ReleasedImage
 from provisioner.api.server import BootOrder, ServerStatus
-from provisioner.rules.assigned_image import current_image_name, images_of_pool, next_image_name
-from tests.boot.objects import at, attempt, maintenance, pool, server
+from provisioner.api.server_status import UpgradeFailure
+from provisioner.rules.assigned_image import (
+    boots_of_pool,
+    current_image_name,
+    images_of_pool,
+    next_image_name,
+    ordered_image,
+)
+from tests.boot.objects import at, attempt, condition, image, maintenance, pool, server
 
 ORDER = BootOrder(id="o1", reason="FirstBoot", ordered_time=at(0), attempt=1, image_ref="ordered")
 ASSIGNED = ServerStatus(assigned_image_ref="assigned")
@@ -50,6 +58,47 @@ def test_the_next_order_boots(sentence: str, status: ServerStatus, holding: Any,
 def test_a_machine_that_boots_now_gets(sentence: str, fields: dict[str, Any], boots: str) -> None:
     known = server(status=ServerStatus(assigned_image_ref="assigned", **fields))
     assert current_image_name(known, POOL) == boots, sentence
+
+
+@pytest.mark.parametrize(
+    ("sentence", "progress", "given", "boots"),
+    [
+        ("once all may follow, the released one", ("True", "Rest"), {}, "pool"),
+        ("also when the rollout is complete", ("False", "Complete"), {}, "pool"),
+        ("before that, the assigned one", ("True", "CanarySoak"), {}, "assigned"),
+        ("while it is paused, too", ("False", "Paused"), {}, "assigned"),
+        ("of a server that is excluded, too", ("True", "Rest"), {"upgrades": "Excluded"}, "assigned"),
+        ("of another architecture, too", ("True", "Rest"), {"architecture": "arm64"}, "assigned"),
+        ("of one that is to be in another pool, too", ("True", "Rest"), {"node_pool_ref": "other"}, "assigned"),
+        (
+            "of one that failed with it, too",
+            ("True", "Rest"),
+            {"status": replace(ASSIGNED, upgrade_failure=UpgradeFailure(image_ref="pool", time=at(0), message=""))},
+            "assigned",
+        ),
+    ],
+)
+def test_a_reboot_that_is_ordered_and_names_no_image_boots(
+    sentence: str, progress: tuple[Any, str], given: dict[str, Any], boots: str
+) -> None:
+    known = server(**{"status": ASSIGNED, **given})
+    assert ordered_image(known, following(*progress), image("pool")).name == boots, sentence
+
+
+def test_what_the_pool_says_now_counts_only_once_its_rollout_has_seen_it() -> None:
+    seen = following("True", "Rest")
+    edited = replace(seen, metadata=replace(seen.metadata, generation=2))
+    assert ordered_image(server(status=ASSIGNED), edited, image("pool")).name == "assigned"
+    assert ordered_image(server(status=ASSIGNED), seen, None).name == "assigned", "nor without its Image"
+    assert boots_of_pool(encode(seen)) != boots_of_pool(encode(following("False", "Paused"))), "who follows it is woken"
+
+
+def following(status: Any, reason: str) -> NodePool:
+    """The pool, in which the image has passed its stages; with that condition Progressing."""
+    released = ReleasedImage(image_ref="pool", time=at(0))
+    said = replace(condition("Progressing", status, reason), observed_generation=1)
+    metadata = replace(POOL.metadata, generation=1)
+    return replace(POOL, metadata=metadata, status=NodePoolStatus(released=released, conditions=(said,)))
 
 
 def test_without_a_pool_nothing_says_what_boots() -> None:

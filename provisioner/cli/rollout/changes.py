@@ -17,6 +17,7 @@ from provisioner.cli.rollout.pool_view import PoolView, with_image
 from provisioner.cli.rollout.screen import failed_of
 from provisioner.rollout.course import set_course
 from provisioner.rollout.standing import Standing
+from provisioner.rollout.wait import count_left
 from provisioner.rules.bootability import PUBLISH, find_distrusted
 
 IMAGE_REF: Final = "/spec/imageRef"
@@ -83,7 +84,7 @@ def _again(view: PoolView, fields: Mapping[str, Any]) -> Change:
     if fields:
         words[0] += "; it was paused, and is not any more"
     if rollout is not None and rollout.completed_time is not None:
-        words.append(f"its rollout is complete since {rollout.completed_time}")
+        words.append(f"its rollout is {rollout.message}")
     elif rollout is not None and rollout.stopped is not None:
         words.append(f"its rollout stopped: {rollout.stopped.message}")
     elif rollout is not None and rollout.message and not fields:
@@ -183,9 +184,9 @@ def _count(standings: Iterable[Standing]) -> str:
 
 def _share(view: PoolView) -> str:
     going = [s for s in view.standings.values() if s.state == "Outdated" and s.excluded is None]
-    alone = [s for s in view.standings.values() if s.state == "Outdated" and s.excluded is not None]
+    alone = {name: s.excluded for name, s in view.standings.items() if s.excluded is not None}
     words = f"{len(going)} of {len(view.standings)} servers go there, as their jobs end"
-    return words + (f"; {len(alone)} held or excluded" if alone else "")
+    return f"{words}; left alone: {count_left(alone)}" if alone else words
 
 
 def _first(view: PoolView) -> str:

@@ -100,7 +100,9 @@ def _pool_row(pool: NodePool) -> tuple[str | None, ...]:
     status, found = pool.status, pool.status.rollout
     stage: str | None = None
     if found is not None:
-        stage = "Complete" if found.completed_time else "STOPPED" if found.stopped else None
+        left = sum(wait.count for wait in found.waits)
+        complete = f"Complete but {left}" if left else "Complete"
+        stage = complete if found.completed_time else "STOPPED" if found.stopped else None
         stage = stage or ("Paused" if pool.spec.upgrade_strategy.paused else found.stage)
     numbers = [status.updated, status.waiting, status.failed]
     return (

@@ -15,7 +15,7 @@ from provisioner.cli.kubectl.targets import some
 from provisioner.cli.rollout.planning import Proposal
 from provisioner.rollout.forecast import Move, Part
 from provisioner.rollout.members import NOT_KNOWN
-from provisioner.rollout.wait import Wait
+from provisioner.rollout.wait import Wait, but_for
 
 SHOWN: Final = 30
 SHOWN_STAYS: Final = 10
@@ -87,7 +87,7 @@ def _when(moment: float, proposal: Proposal) -> str:
 def _completion(proposal: Proposal) -> Iterable[str]:
     forecast, now = proposal.forecast, proposal.view.now
     if not forecast.moves and not _waiting(proposal):
-        yield "all servers that can have it have the image"
+        yield but_for("all servers that can have it have the image", forecast.stays)
     elif forecast.completed is not None:
         yield f"{rfc3339(forecast.completed)}, in {ago(forecast.completed, now)}"
     elif forecast.is_cut:
@@ -146,7 +146,7 @@ def _why_it_stays(name: str, wait: Wait) -> str:
         return NOT_KNOWN
     if wait.reason == "Job":
         return f"{wait.words}, of which nobody knows when it ends"
-    return wait.words.replace(name, "SERVER") if wait.reason == "Excluded" else wait.words
+    return wait.words.replace(name, "SERVER")
 
 
 def _table(proposal: Proposal, *, everything: bool) -> str:

@@ -10,7 +10,6 @@ from typing import Any, Final
 
 from provisioner.api import Image, Maintenance, NodePool, Server
 from provisioner.api.codec import decode
-from provisioner.api.conditions import find_condition
 from provisioner.api.errors import NotFound
 from provisioner.api.maintenance import holding_maintenance
 from provisioner.api.rollout_status import RolloutStatus
@@ -21,6 +20,7 @@ from provisioner.join.node_object import trim_node
 from provisioner.rollout.borrowed import Lending, lending_of
 from provisioner.rollout.members import is_member, order_of, retried_moment
 from provisioner.rollout.standing import Standing, judge_standing, read_sign, target_of
+from provisioner.rules.assigned_image import is_observed
 
 VIEWER: Final = "provisioner-viewer"
 EDITOR: Final = "provisioner-inventory-editor"
@@ -56,12 +56,6 @@ class PoolView:
     def named(self, *states: str) -> list[Standing]:
         """The servers that stand so."""
         return [standing for standing in self.standings.values() if standing.state in states]
-
-
-def is_observed(pool: NodePool) -> bool:
-    """Whether its status is about its present spec."""
-    found = find_condition(pool.status.conditions, "Progressing")
-    return found is not None and (found.observed_generation or 0) >= (pool.metadata.generation or 0)
 
 
 def make_view(

@@ -22,6 +22,7 @@ from provisioner.cli.kubectl.status_command import waits_for
 from provisioner.cli.kubectl.targets import some
 from provisioner.cli.rollout.pool_view import PoolView
 from provisioner.rollout.standing import Standing
+from provisioner.rollout.wait import WAIT_WORDS
 
 BAR: Final = 60
 SHOWN_SERVERS: Final = 30
@@ -51,25 +52,6 @@ LOOKS: Final[Mapping[str, Look]] = {
     "Absent": Look("not joined", "not joined", "_", "white"),
 }
 """By what `state_of` says, in the order of the bar."""
-WAIT_WORDS: Final[Mapping[str, str]] = {
-    "Paused": "until somebody resumes it",
-    "Halted": "until nothing stops the rollout",
-    "Failures": "until a person decides what to do about those that failed",
-    "Window": "for a maintenance window",
-    "Canary": "for the canary",
-    "Soak": "for the soak of those that went before",
-    "Wave": "for an earlier wave",
-    "Parallel": "for those on their way (maxParallel)",
-    "Unavailable": "until fewer are out of use (maxUnavailable)",
-    "Domain": "until fewer of their failure domain are out of use",
-    "Job": "for their jobs",
-    "Gang": "for a job that spans too many servers to be ended",
-    "Excluded": "held or excluded by a person",
-    "Down": "out of use",
-    "Failed": "failed, until a person decides",
-    "Absent": "not joined: their next boot brings the image",
-}
-"""By the reason of a WaitCount."""
 ORDER: Final = ("Failed", "Updating", "Outdated", "Down", "Absent", "Excluded", "Updated")
 
 
@@ -77,7 +59,7 @@ def state_of(standing: Standing) -> str:
     """What the eye needs: one of `LOOKS`."""
     if standing.is_told:
         return "Updating"
-    return "Excluded" if standing.state == "Outdated" and standing.excluded is not None else standing.state
+    return "Excluded" if standing.excluded is not None else standing.state
 
 
 def count_looks(standings: Iterable[Standing]) -> Counter[str]:
@@ -114,7 +96,9 @@ def headline(view: PoolView) -> str:
     came = f" from Image {rollout.previous_image_ref}" if rollout.previous_image_ref and not goes_back else ""
     if rollout.completed_time is not None:
         done = ago(parse_time(rollout.completed_time), view.now)
-        return f"{name} runs Image {wanted}: its rollout{came} was complete {done} ago"
+        left = sum(wait.count for wait in rollout.waits)
+        but_for = f", but for {left} server{'s' * (left != 1)}" if left else ""
+        return f"{name} runs Image {wanted}: its rollout{came} was complete {done} ago{but_for}"
     since = ago(parse_time(rollout.started_time), view.now)
     words = f"{name} {'goes back' if goes_back else 'moves'}{came} to Image {wanted}, since {since}"
     if rollout.stopped is not None:
@@ -132,7 +116,7 @@ def is_paused(view: PoolView) -> bool:
 
 def _stage(view: PoolView) -> Iterable[str]:
     rollout = view.rollout
-    if rollout is not None and rollout.message and rollout.completed_time is None:
+    if rollout is not None and rollout.message and (rollout.completed_time is None or rollout.waits):
         yield rollout.message
     if not view.is_observed:
         yield (
@@ -285,8 +269,8 @@ def server_waits(view: PoolView, standing: Standing) -> str:
         return standing.failure.message
     if standing.state == "Updated":
         return ""
-    if standing.state == "Outdated" and standing.excluded is not None:
-        return standing.excluded
+    if standing.excluded is not None:
+        return standing.excluded.words
     return waits_for(standing.server, current) or _pool_words(view.rollout, standing)
 
 

@@ -41,10 +41,12 @@ class WordsOfCommands:
         server = look_up(Server, self._caches.servers, name)
         if server is None:
             return None
+        pool = look_up(NodePool, self._caches.pools, current_pool_name(server))
         subject = Subject(
             server=server,
             node=self._caches.nodes.get(name),
-            pool=look_up(NodePool, self._caches.pools, current_pool_name(server)),
+            pool=pool,
+            image=look_up(Image, self._caches.images, pool.spec.image_ref) if pool is not None else None,
             maintenances=self._caches.maintenances_of(name),
             events=events,
             now=self._now(),

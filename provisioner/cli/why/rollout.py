@@ -5,11 +5,9 @@ from __future__ import annotations
 from collections.abc import Iterable
 
 from provisioner.api.meta import parse_time
-from provisioner.api.node_contract import HOLD_REQUESTED
 from provisioner.cli.kubectl.moments import ago
-from provisioner.cli.kubectl.node_requests import true_conditions
 from provisioner.cli.why.subject import Subject
-from provisioner.rollout.standing import REQUESTOR
+from provisioner.rollout.standing import REQUESTOR, judge_standing, read_sign, target_of
 from provisioner.rules.requests import entry_of
 
 
@@ -38,20 +36,18 @@ def _failure(subject: Subject) -> Iterable[str]:
 def _wait(subject: Subject) -> Iterable[str]:
     pool, server = subject.pool, subject.server
     rollout = pool.status.rollout if pool is not None else None
-    if pool is None or rollout is None or rollout.completed_time is not None:
+    if pool is None or rollout is None:
         return
     if rollout.image_ref != pool.spec.image_ref or server.status.image_ref in (None, pool.spec.image_ref):
         return
-    moves = f"NodePool {pool.name} moves to Image {pool.spec.image_ref}"
-    if true_conditions(subject.node, (HOLD_REQUESTED,)):
-        yield f"{moves}, and leaves this server alone as long as it is held: kubectl provision release {server.name}"
-    elif server.spec.upgrades == "Excluded":
-        patch = '{"spec":{"upgrades":"Follow"}}'
-        yield (
-            f"{moves}, without this server (spec.upgrades is Excluded); to let it follow: kubectl patch server "
-            f"{server.name} --type=merge -p '{patch}'"
-        )
-    elif not _says_it_waits(subject) and rollout.message:
+    does = "moves to" if rollout.completed_time is None else "runs"
+    moves = f"NodePool {pool.name} {does} Image {pool.spec.image_ref}"
+    target, sign = target_of(pool, subject.image), read_sign(subject.node)
+    now = subject.now.timestamp()
+    left = judge_standing(server, sign, subject.maintenances, target, retried=None, now=now).excluded
+    if left is not None:
+        yield f"{moves} without this server: {left.words}"
+    elif rollout.completed_time is None and not _says_it_waits(subject) and rollout.message:
         yield f"{moves}: {rollout.message}"
 
 

@@ -22,7 +22,8 @@ from provisioner.cli.kubectl.moments import ago
 from provisioner.cli.kubectl.printing import clip
 from provisioner.cli.why.subject import Subject
 from provisioner.cluster.recent_events import event_time, message_of
-from provisioner.rules.assigned_image import next_image_name
+from provisioner.rules.assigned_image import next_image_name, ordered_image
+from provisioner.rules.requests import merge
 
 SHOWN_EVENTS: Final = 6
 UNNOTED_SECONDS: Final = 30.0
@@ -112,9 +113,7 @@ def boot(subject: Subject) -> Iterable[str]:
     if s.image_ref is not None:
         digest = f" ({s.image_digest[:19]}…)" if s.image_digest else ""
         lines.append(f"runs Image {s.image_ref}{digest}" + (f", boot {s.boot_id}" if s.boot_id else ""))
-    assigned = next_image_name(subject.server, subject.pool)
-    if assigned is not None and s.image_ref is not None and assigned != s.image_ref:
-        lines.append(f"Image {assigned} is assigned to it: the next boot brings it")
+    lines += _next_image(subject)
     if s.order is not None:
         ordered = ago(parse_time(s.order.ordered_time), subject.now)
         words = f"; reason then: {s.order.message}" if s.order.message else ""
@@ -128,6 +127,22 @@ def boot(subject: Subject) -> Iterable[str]:
     elif powered is not None and powered.status != "True":
         lines.append(f"power unknown{_unwell(powered)}")
     return lines
+
+
+def _next_image(subject: Subject) -> Iterable[str]:
+    """Which Image the next boot brings, where that is another one than runs."""
+    running, current = subject.server.status.image_ref, subject.current
+    assigned = next_image_name(subject.server, subject.pool)
+    ordered = ordered_image(subject.server, subject.pool, subject.image).name
+    wanted = merge(current) if current is not None and current.status.boot_id_after is None else None
+    if current is not None and wanted is not None and wanted.boots and not wanted.awaits_turn:
+        ordered = current.status.image_ref or ordered
+    if running is None or assigned is None or {assigned, ordered} <= {running, None}:
+        return
+    if ordered == assigned:
+        yield f"Image {assigned} is assigned to it: the next boot brings it"
+    else:
+        yield f"the next boot that is ordered brings Image {ordered}; one that nobody orders, Image {assigned}"
 
 
 def _unwell(condition: Any) -> str:

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from datetime import datetime
 from typing import Any
 
-from provisioner.api import Maintenance, NodePool, Server
+from provisioner.api import Image, Maintenance, NodePool, Server
 from provisioner.api.conditions import find_condition
 from provisioner.api.errors import Forbidden, NotFound, Refused
 from provisioner.api.maintenance import FINAL_PHASES, holding_maintenance
@@ -28,7 +28,8 @@ class Subject:
     """A server as the API server tells of it. events: the newest; None where they may not be read. firmware_obstacle:
     why the firmware that the machine showed cannot be approved; None if it can, or if its profile was not read.
     firmware_is_approved: whether it is approved since.
-    no_leader: groups of controllers that nobody leads; None if none, or if that was not read."""
+    no_leader: groups of controllers that nobody leads; None if none, or if that was not read. image: the one that
+    the pool wants, if it is there."""
 
     server: Server
     node: Mapping[str, Any] | None
@@ -39,6 +40,7 @@ class Subject:
     firmware_obstacle: str | None = None
     firmware_is_approved: bool = False
     no_leader: NoLeader | None = None
+    image: Image | None = None
 
     @property
     def is_asked(self) -> bool:
@@ -79,17 +81,19 @@ def read_subject(
     no_leader: NoLeader | None = None,
 ) -> Subject:
     """Raises: Refused if Maintenances may not be read, Retryable."""
+    pool = _pool(cluster, server)
     obstacle, is_approved = _shown_firmware(cluster, server)
     return Subject(
         server=server,
         node=node,
-        pool=_pool(cluster, server),
+        pool=pool,
         maintenances=tuple(read_maintenances(cluster, server.name)),
         events=_events(cluster, server.name),
         now=now,
         firmware_obstacle=obstacle,
         firmware_is_approved=is_approved,
         no_leader=no_leader,
+        image=_image(cluster, pool),
     )
 
 
@@ -104,6 +108,15 @@ def _pool(cluster: Cluster, server: Server) -> NodePool | None:
     try:
         return cluster.read(NodePool, named)
     except NotFound:
+        return None
+
+
+def _image(cluster: Cluster, pool: NodePool | None) -> Image | None:
+    if pool is None:
+        return None
+    try:
+        return cluster.read(Image, pool.spec.image_ref)
+    except (NotFound, Forbidden):
         return None
 
 

@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from datetime import datetime
+from datetime import datetime, timedelta
 from typing import Any
 
 from provisioner.api import NodePool, Server
-from provisioner.api.meta import rfc3339
+from provisioner.api.meta import parse_time, rfc3339
 from provisioner.api.node_contract import HOLD_REQUESTED
 from provisioner.cluster.resources import NODES, of
 from tests.maintenance.chaos.world import World
@@ -59,13 +59,17 @@ def is_left_alone(world: World, name: str) -> bool:
 
 
 def runs_by_hand(world: World, name: str) -> bool:
-    """Whether the Maintenance of its last boot was a person's, who named the image."""
+    """Whether the Maintenance of its last boot was a person's, who named the image after the pool began to want another
+    one, as far as the clocks of the leaders tell."""
     order = ((world.look(of(Server))().get(name) or {}).get("status") or {}).get("order") or {}
     named = order.get("maintenanceRef")
     known = (body for body in world.history.last.values() if body["metadata"]["name"] == named)
     asked = [each for body in known for each in body["spec"].get("requestors") or ()]
-    is_a_persons = all(each["name"] != "rollout" for each in asked)
-    return is_a_persons and any(each.get("imageRef") == world.machines[name].running_image for each in asked)
+    early = world.most_skew + timedelta(seconds=3)
+    if named is None or parse_time(order["orderedTime"]) < wanted_since(world) - early:
+        return False
+    running = world.machines[name].running_image
+    return any(each["name"] != "rollout" and each.get("imageRef") == running for each in asked)
 
 
 def power_fails(world: World, *names: str) -> None:
