@@ -134,5 +134,5 @@ def _news(before: Json | None, after: Json | None) -> Iterable[Happened]:
         words = f"Image '{after['imageRef']}': {after.get('message') or 'a stage is over'}"
         yield Happened(type="Normal", reason="RolloutStagePassed", message=words)
     if after.get("completedTime") and not known.get("completedTime"):
-        words = f"all servers that can have it have Image '{after['imageRef']}' in this NodePool"
+        words = f"Image '{after['imageRef']}': {after.get('message')}"
         yield Happened(type="Normal", reason="RolloutCompleted", message=words)

@@ -12,7 +12,7 @@ from typing import Any, Final
 from provisioner.api import Image, Maintenance, NodePool, Server
 from provisioner.api.codec import read_annotation
 from provisioner.api.conditions import find_condition
-from provisioner.api.maintenance import DISTURBING_PHASES, FINAL_PHASES, Requestor
+from provisioner.api.maintenance import DISTURBING_PHASES, FINAL_PHASES, MaintenanceStatus, Requestor
 from provisioner.api.meta import parse_time
 from provisioner.api.node_contract import BOOT_REPORT_ANNOTATION, HOLD_REQUESTED, read_boot_id
 from provisioner.api.node_facts import BootReport
@@ -178,7 +178,7 @@ def judge_standing(
         failure=failure or (status.upgrade_failure if state != "Updated" else None),
         staged=staged and sign is not None and f"-{(target.digest or '')[7:19]}-" in (sign.staged or ""),
         is_disturbed=disturbing is not None,
-        returns=disturbing is not None and disturbing.status.action != "Drain",
+        returns=disturbing is not None and not _keeps_drained(disturbing.status),
         again=again,
     )
 
@@ -223,7 +223,11 @@ def _brings(disturbing: Maintenance, target: Target, current: str | None, *, has
         return True
     status = disturbing.status
     image = status.reboot.image_ref if status.reboot is not None else status.image_ref
-    return status.action != "Drain" and image == target.name and current == target.pool and not has_image
+    return image == target.name and current == target.pool and not has_image
+
+
+def _keeps_drained(status: MaintenanceStatus) -> bool:
+    return status.action == "Drain" or (status.phase == "Drained" and status.boot_id_after is not None)
 
 
 def _exclusion(server: Server, sign: NodeSign | None, target: Target) -> Wait | None:

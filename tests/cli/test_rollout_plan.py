@@ -21,16 +21,19 @@ from provisioner.api.pool_settings import (
 )
 from provisioner.api.upgrade_strategy import Canary, UpgradeDeadline, UpgradeStrategy, Wave
 from provisioner.cli.kubectl.failing import BadInput
+from provisioner.cli.rollout import changes
 from provisioner.cli.rollout.plan_screen import render_plan
 from provisioner.cli.rollout.planning import Proposal, propose
 from provisioner.cli.rollout.pool_view import read_view, with_image
+from provisioner.cli.rollout.screen import render_rollout
 from provisioner.cluster.resources import NODES
 from provisioner.jobs.work import Job, Work
 from tests.cli.rollout_situations import a_pool, a_server, a_view, an_image
 from tests.cli.situations import NOON
 from tests.golden_files import assert_golden
 from tests.maintenance.chaos.fake_workloads import FakeJob
-from tests.maintenance.chaos.world import NEW, World
+from tests.maintenance.chaos.world import NEW, STALE, World
+from tests.rollout.chaos import administrators
 from tests.rollout.test_reserved import begin as stragglers
 from tests.rollout.test_rollout_of_a_fleet import HOUR, begin, status
 
@@ -109,6 +112,21 @@ def test_who_is_held_or_runs_a_job_without_an_end_is_told_to_stay() -> None:
     told = " ".join(render_plan(found).split())
     assert "of some jobs nobody knows when they end" in told
     assert "runs Pod endless" in told
+
+
+def test_what_a_complete_rollout_leaves_is_said_alike_by_condition_status_and_plan() -> None:
+    world = begin(servers=2, slurm=False)
+    administrators.exclude(world, world.names[1])
+    world.pool_image(NEW)
+    world.run(HOUR)
+    found, said = plan_of(world), status(world)
+    left = "1 excluded from rollouts (spec.upgrades) (s2)"
+    progressing = next(c.message for c in said.conditions if c.type == "Progressing")
+    for told in (progressing, said.rollout.message, render_rollout(found.view), render_plan(found)):
+        assert f", but for {left}" in " ".join(told.split())
+    wanted = world.images[STALE]
+    begun = changes.begin(found.view, wanted, world.cluster.read(Image, wanted))
+    assert begun.words[0].endswith(f"1 of 2 servers go there, as their jobs end; left alone: {left}")
 
 
 def test_a_paused_pool_is_told_to_stay_and_by_name_what_it_would_do_when_begun() -> None:

@@ -155,6 +155,8 @@ def test_a_server_that_a_person_reboots_into_the_image_is_on_its_way_to_it() -> 
     assert stands(OLD, ordered, **elsewhere).state == "Down", "it stays in its pool"
     drained = asked(Requestor(name="user-alice", action="Drain"), phase="Drained", action="Drain")
     assert (stands(OLD, drained).state, stands(OLD, drained).returns) == ("Down", False)
+    kept = asked(Requestor(name="user-alice", action="Drain"), phase="Drained", action="Reboot", boot_id_after="b1")
+    assert stands(OLD, kept).returns is False, "it was booted for somebody, and is kept drained for another"
 
 
 def test_what_was_checked_in_the_boot_before_says_nothing_of_the_boot_that_runs() -> None:
