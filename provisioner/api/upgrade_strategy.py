@@ -224,6 +224,12 @@ class UpgradeStrategy:
     stragglers: Stragglers | None = described(
         "Which servers are closed to new jobs although some of their GPUs are free. None if absent.", default=None
     )
+    steer_jobs: bool = described(
+        "Whether new pods are steered away from the last servers that wait (taint with PreferNoSchedule), as far as "
+        "enough others are free for jobs that need a whole one.",
+        default=True,
+        server_default=True,
+    )
     deadline: UpgradeDeadline | None = described(
         "From when jobs are ended for the rollout, after their warning. Never if absent: they are waited for.",
         default=None,

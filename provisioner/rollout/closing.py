@@ -2,7 +2,9 @@
 
 Where jobs queue, another takes the place of one that ends at once, and a server that stays open never empties. Closing
 one that a single job fills costs nothing. Closing another idles what is free of it until its last job has ended; that
-is for stragglers, so many at once.
+is for stragglers, so many at once. To steer jobs away idles nothing, but what would have filled a server in part goes
+to another, at worst to one that is free as a whole and that a wide job needs: it is for the last servers, of which each
+may cost one that is free; one at a time where none is.
 
 Where Slurm is told until when the jobs of such a one run at the latest, it may start others there that end by then, and
 less idles. One that a single job fills is closed outright: nothing could start there sooner, and if its job ends
@@ -27,6 +29,11 @@ MOVED_SECONDS: Final = 900.0
 MOST_SECONDS: Final = 366 * 86_400.0
 """Whose jobs may run for longer is closed outright: nobody plans that far."""
 _WHOLE_SECONDS: Final = 60.0
+_LAST_SHARE: Final = 0.25
+_LAST_SERVERS: Final = 3
+"""While more than that share of the pool and more than so many servers are left, most of them empty without help."""
+_KEPT_SHARE: Final = 0.05
+"""Of the pool, that many servers which are free as a whole are left to jobs that need one."""
 
 
 def find_closed(fleet: Fleet, busy: Sequence[Member], stragglers: Stragglers | None, now: float) -> frozenset[str]:
@@ -38,6 +45,31 @@ def find_closed(fleet: Fleet, busy: Sequence[Member], stragglers: Stragglers | N
         open_ = (member for member in busy if member.name not in free)
         closed += [member.name for member in heapq.nsmallest(most, open_, key=_reluctance)]
     return frozenset(closed)
+
+
+def find_steered(fleet: Fleet, open_: Sequence[Member], waiting: Sequence[Member], now: float) -> frozenset[str]:
+    """Those on which a job shall start only where no other server can take it: of the last `open_` ones that run jobs,
+    those that may be empty soonest; and the idle ones that are `waiting` for their turn."""
+    steered = [member.name for member in waiting]
+    size = len(fleet.members)
+    if are_last(sum(m.state == "Outdated" for m in fleet.members), size):
+        most = max(1, fleet.free + len(waiting) - math.floor(size * _KEPT_SHARE))
+        soonest = heapq.nsmallest(most, open_, key=lambda member: _expected_seconds(member, now))
+        steered += [member.name for member in soonest]
+    return frozenset(steered)
+
+
+def are_last(left: int, size: int) -> bool:
+    """Whether so few of a pool of `size` servers are without the image that jobs are steered away from them."""
+    return left <= max(_LAST_SERVERS, math.ceil(size * _LAST_SHARE))
+
+
+def _expected_seconds(member: Member, now: float) -> float:
+    """Until the server is empty: by the known ends, or else as long as its oldest job has run already."""
+    runs = member.runs
+    if runs is None or (runs.ends is None and runs.first is None):
+        return math.inf
+    return runs.ends - now if runs.ends is not None else now - (runs.first or now)
 
 
 def find_reserved(fleet: Fleet, closed: Iterable[Member], now: float) -> dict[str, float]:

@@ -26,6 +26,7 @@ from provisioner.cluster.source import Object, look_up, spec_of
 from provisioner.jobs.ended import Looks
 from provisioner.rollout.amounts import resolve_amount
 from provisioner.rollout.borrowed import Borrowed, Lending, lending_of
+from provisioner.rollout.closing import are_last
 from provisioner.rollout.course import (
     Assignment,
     Course,
@@ -198,16 +199,19 @@ class RolloutController:
         return plan(fleet, pool.spec.upgrade_strategy, now)
 
     def _look_at_jobs(self, pool: NodePool, known: _Known, began: datetime, now: datetime) -> None:
-        """What runs on the servers whose turn may come, where that is not known yet. Raises: Retryable, NeedsLane."""
+        """What runs on the servers whose turn may come, where that is not known yet; once these are the last, also on
+        the updated ones. Raises: Retryable, NeedsLane."""
         if known.uses_slurm and self._monotonic() - known.looked >= LOOK_SECONDS:
             known.runs.clear()
             known.looked = self._monotonic()
         if not known.runs:
             known.widths.clear()
             known.uses_slurm = False
+        outdated = sum(standing.state == "Outdated" for standing in known.standings.values())
+        looked_at = {"Outdated", "Updated"} if are_last(outdated, len(known.standings)) else {"Outdated"}
         pools: dict[str, NodePool | None] = {pool.name: pool}
         for name, standing in known.standings.items():
-            if standing.state != "Outdated" or name in known.runs:
+            if standing.state not in looked_at or name in known.runs:
                 continue
             is_in = standing.moves_from or pool.name
             if is_in not in pools:

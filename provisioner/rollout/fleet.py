@@ -65,6 +65,7 @@ class Fleet:
 
     members: in the order in which they are updated where nothing else decides, such as rack by rack: what a wide job
     could use together is done together. widths: on how many servers a job runs, of those that span several.
+    free: how many of those that are Updated run nothing.
     passed: how many stages (canary, waves) the image has passed in this pool before; they are not asked for again.
     began: when the rollout did. gate: in words, why no stage is over now, though its soak may be.
     halted: in words, why nothing may go on (an image that is not there, a bad comparison);
@@ -75,6 +76,7 @@ class Fleet:
 
     members: Sequence[Member]
     began: float
+    free: int = 0
     passed: int = 0
     widths: Mapping[str, int] = field(default_factory=dict)
     gate: str | None = None

@@ -2,9 +2,9 @@
 
 Idle servers come first. A server that a single job fills is closed to new ones, which costs nothing until it ends, and
 then it is its turn: without that a queued job would take the place of the one that ended, and the server would never
-empty. A server that jobs fill only in part stays open, for closing it would idle what is free; jobs are steered away
-from it instead, and from idle ones that have to wait, so that few have to end there. A job that spans servers counts as
-one. No job is ended, but at a deadline that the pool sets, and after its warning.
+empty. A server that jobs fill only in part stays open, for closing it would idle what is free; of the last ones, and of
+idle ones that have to wait, jobs are steered away instead, so that few have to end there. A job that spans servers
+counts as one. No job is ended, but at a deadline that the pool sets, and after its warning.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from typing import Final
 from provisioner.api.meta import rfc3339
 from provisioner.api.upgrade_strategy import UpgradeStrategy
 from provisioner.rollout.amounts import resolve_amount
-from provisioner.rollout.closing import find_closed, find_reserved
+from provisioner.rollout.closing import find_closed, find_reserved, find_steered
 from provisioner.rollout.completion import expect_completion
 from provisioner.rollout.fleet import Fleet, Member, Occupancy
 from provisioner.rollout.interrupting import Interruption, find_interrupted
@@ -106,8 +106,10 @@ def plan(fleet: Fleet, strategy: UpgradeStrategy, now: datetime) -> Plan:
         busy = [m for m in busy if m.name not in told]
     closed = find_closed(fleet, busy, strategy.stragglers, now.timestamp())
     reserved = find_reserved(fleet, (m for m in busy if m.name in closed), now.timestamp())
-    steered = {m.name for m in busy if m.name not in closed}
-    steered.update(m.name for m in idle)
+    waiting = [m for m in idle if m.name not in claims]
+    steered: frozenset[str] = frozenset()
+    if strategy.steer_jobs:
+        steered = find_steered(fleet, [m for m in busy if m.name not in closed], waiting, now.timestamp())
     expected = None
     if stage.name == "Rest" and not strategy.windows and not any(m.excluded is not None for m in members):
         expected = expect_completion(fleet, len(idle), busy, counts["Updating"] + len(told), room.at_once, now)
@@ -117,7 +119,7 @@ def plan(fleet: Fleet, strategy: UpgradeStrategy, now: datetime) -> Plan:
         interruptions=tuple(interruptions),
         closed=closed,
         reserved=reserved,
-        steered=frozenset(steered.difference(claims)),
+        steered=steered,
         held=held,
         working=tuple(m for m in busy if m.name not in too_wide) if too_wide else tuple(busy),
         widths=fleet.widths,

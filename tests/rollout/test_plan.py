@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 from provisioner.api.upgrade_strategy import Canary, DomainCap, MaintenanceWindow, Stragglers, UpgradeStrategy, Wave
 from provisioner.rollout.amounts import resolve_amount
-from provisioner.rollout.fleet import Member, Occupancy
+from provisioner.rollout.fleet import Fleet, Member, Occupancy
 from provisioner.rollout.plan import Plan, plan
 from provisioner.rollout.wait import Wait
 from tests.rollout.fleets import NOON, after, busy, fleet, idle, strategy, updated
@@ -42,10 +42,47 @@ def test_a_server_that_its_job_fills_is_closed_so_that_none_takes_its_place() ->
     assert found.steered == frozenset()
 
 
-def test_a_server_that_jobs_fill_in_part_stays_open_and_jobs_are_steered_away_from_it() -> None:
-    found = plan(fleet(busy("part", "job-1", free=0.5, began=-5)), strategy(), NOON)
+def quarter_left(*members: Member, done: int = 12, free: int = 12) -> Fleet:
+    """With the updated servers beside them of which these may be the last."""
+    return fleet(*members, *(updated(f"done-{number}") for number in range(done)), free=free)
+
+
+def test_a_server_that_jobs_fill_in_part_stays_open_and_jobs_are_steered_away_from_the_last_ones() -> None:
+    parts = [busy(f"part-{number}", f"job-{number}", free=0.5, began=-5) for number in range(4)]
+    found = plan(quarter_left(*parts), strategy(), NOON)
     assert found.closed == frozenset()
-    assert found.steered == {"part"}
+    assert found.steered == {part.name for part in parts}
+    assert plan(quarter_left(*parts, done=11), strategy(), NOON).steered == {part.name for part in parts}
+    assert plan(quarter_left(*parts, done=8), strategy(), NOON).steered == frozenset(), "most empty without help"
+
+
+@pytest.mark.parametrize(("free", "steered"), [(0, 1), (1, 1), (2, 1), (3, 2), (12, 3)])
+def test_servers_that_are_free_as_a_whole_are_kept_for_wide_jobs(free: int, steered: int) -> None:
+    parts = [busy(f"part-{number}", f"job-{number}", free=0.5, began=-number) for number in range(3)]
+    found = plan(quarter_left(*parts, done=17, free=free), strategy(), NOON)
+    soonest = {f"part-{number}" for number in range(steered)}
+    assert found.steered == soonest
+
+
+def test_jobs_are_steered_first_from_where_they_are_known_to_end_soonest() -> None:
+    parts = [
+        busy("young", "job-1", free=0.5, began=-2),
+        busy("ends", "job-2", free=0.5, began=-90, ends=1),
+        Member(name="unknown", state="Outdated", runs=Occupancy(jobs=("job-3", "job-4"), free=0.5)),
+    ]
+    steered = [plan(quarter_left(*parts, done=17, free=free), strategy(), NOON).steered for free in (2, 3, 4)]
+    assert steered == [{"ends"}, {"ends", "young"}, {"ends", "young", "unknown"}]
+
+
+def test_jobs_are_steered_away_from_idle_servers_that_wait_for_their_turn() -> None:
+    found = plan(fleet(idle("a"), idle("b"), idle("c")), strategy(max_parallel=1), NOON)
+    assert (found.claims, found.steered) == (("a",), {"b", "c"})
+
+
+def test_steering_can_be_switched_off() -> None:
+    rest = [busy("part", "job-1", free=0.5), idle("a"), idle("b")]
+    assert plan(quarter_left(*rest), strategy(max_parallel=1), NOON).steered == {"part", "b"}
+    assert plan(quarter_left(*rest), strategy(max_parallel=1, steer_jobs=False), NOON).steered == frozenset()
 
 
 def test_stragglers_are_closed_after_a_while_so_many_at_once_and_stay_closed_until_they_are_empty() -> None:

@@ -100,7 +100,7 @@ def test_the_plan_changes_by_itself_when_the_first_moment_has_come() -> None:
 def test_without_slurm_and_without_being_closed_none_is_reserved() -> None:
     assert closes(part("a", until=3), has_slurm=False).reserved == {}
     open_ = plan(fleet(part("a", until=3), has_slurm=True), strategy(), NOON)
-    assert (open_.steered, open_.reserved) == ({"a"}, {})
+    assert (open_.closed, open_.reserved) == (frozenset(), {})
 
 
 def test_nothing_is_reserved_of_what_is_not_closed() -> None:

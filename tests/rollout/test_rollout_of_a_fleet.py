@@ -140,6 +140,31 @@ def spoil(world: World, image: str, habit: Habit) -> None:
         machine.spoiled[world.images[image]] = {habit}
 
 
+def test_jobs_are_steered_from_as_many_of_the_last_servers_as_others_are_free_as_a_whole() -> None:
+    world = begin(servers=4, slurm=False, canary=Canary(count=0))
+    first, last = world.names[0], world.names[2:]
+    for name in last:
+        world.start_job(FakeJob(f"part-{name}", (name,), share=0.5))
+    world.pool_image(NEW)
+    world.run(HOUR)
+    assert images(world) == [world.images[NEW]] * 2 + [world.images[OLD]] * 2
+    assert steered(world) == last
+    world.start_job(FakeJob("small", (first,), share=0.1, ends_at=world.clock.in_seconds(HOUR)))
+    world.run(HOUR / 2)
+    assert len(steered(world)) == 1
+    world.run(HOUR)
+    assert steered(world) == last
+    set_strategy(world, {"steerJobs": False})
+    world.run(60)
+    assert steered(world) == []
+
+
+def steered(world: World) -> list[str]:
+    """Servers from which jobs are steered away."""
+    turns = {m["spec"]["serverRef"]: m["spec"]["requestors"][0].get("turn") for m in world.maintenances()}
+    return sorted(name for name, turn in turns.items() if turn == "Steered")
+
+
 @pytest.mark.parametrize("habit", ["checks fail", "never returns"])
 def test_a_bad_image_stops_at_its_canary_until_a_person_goes_back(habit: Habit) -> None:
     world = begin()

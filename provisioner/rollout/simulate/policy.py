@@ -112,6 +112,7 @@ class Planner:
         return Fleet(
             members=self._members,
             began=EPOCH_SECONDS + view.began,
+            free=sum(s == "Updated" and not on for s, on in zip(view.states, cluster.on, strict=True)),
             passed=self._passed,
             attempt=timedelta(seconds=view.attempt),
         )

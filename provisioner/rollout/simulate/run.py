@@ -243,17 +243,18 @@ class _Simulation:
         """Note what a policy may care about, and the GPUs that idle on closed servers which wait."""
         cluster = self._cluster
         for server in servers:
-            if self.states[server] != "Outdated" and server not in self._told:
-                self._idle_closed -= self._closed_idle.pop(server, 0)
-                continue
             running = len(cluster.on[server])
-            if not running and self._empty_since[server] is None:
-                self._empty_since[server] = self.now
-            seen = (running == 0, running == 1 and cluster.free[server] == 0)
-            self._changed.add(server)
+            waits = self.states[server] == "Outdated" or server in self._told
+            seen = (running == 0, waits and running == 1 and cluster.free[server] == 0)
             if seen != self._seen[server]:
                 self._seen[server] = seen
                 self._matters = True
+            if not waits:
+                self._idle_closed -= self._closed_idle.pop(server, 0)
+                continue
+            if not running and self._empty_since[server] is None:
+                self._empty_since[server] = self.now
+            self._changed.add(server)
             idle = cluster.free[server] if cluster.openness[server] == CLOSED else 0
             self._idle_closed += idle - self._closed_idle.get(server, 0)
             self._closed_idle[server] = idle
