@@ -52,7 +52,7 @@ def find_steered(fleet: Fleet, open_: Sequence[Member], waiting: Sequence[Member
     those that may be empty soonest; and the idle ones that are `waiting` for their turn."""
     steered = [member.name for member in waiting]
     size = len(fleet.members)
-    if are_last(sum(m.state == "Outdated" for m in fleet.members), size):
+    if are_last(sum(m.state == "Outdated" and m.excluded is None for m in fleet.members), size):
         most = max(1, fleet.free + len(waiting) - math.floor(size * _KEPT_SHARE))
         soonest = heapq.nsmallest(most, open_, key=lambda member: _expected_seconds(member, now))
         steered += [member.name for member in soonest]

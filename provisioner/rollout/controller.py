@@ -207,8 +207,9 @@ class RolloutController:
         if not known.runs:
             known.widths.clear()
             known.uses_slurm = False
-        outdated = sum(standing.state == "Outdated" for standing in known.standings.values())
-        looked_at = {"Outdated", "Updated"} if are_last(outdated, len(known.standings)) else {"Outdated"}
+        left = sum(s.state == "Outdated" and s.excluded is None for s in known.standings.values())
+        is_steered = pool.spec.upgrade_strategy.steer_jobs and left > 0 and are_last(left, len(known.standings))
+        looked_at = {"Outdated", "Updated"} if is_steered else {"Outdated"}
         pools: dict[str, NodePool | None] = {pool.name: pool}
         for name, standing in known.standings.items():
             if standing.state not in looked_at or name in known.runs:

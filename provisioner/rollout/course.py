@@ -104,7 +104,9 @@ def stop_at_failures(course: Course, pool: NodePool, failed: int, now: datetime)
     retried = parse_time(strategy.retried_time) if strategy.retried_time is not None else None
     if stopped is not None and retried is not None and retried > parse_time(stopped.time):
         stopped, rollout = None, replace(rollout, workloads=None)  # jobs are counted anew, too
-    if stopped is None and failed >= strategy.max_failures and course.is_under_way:
+    was_complete = rollout.moved_time is None and follows_up(rollout, course.history)
+    # What broke since it was complete says nothing of the image; turns are held back by the plan.
+    if stopped is None and failed >= strategy.max_failures and course.is_under_way and not was_complete:
         words = (
             f"{failed} servers failed with Image '{rollout.image_ref}', and spec.upgradeStrategy.maxFailures of "
             f"NodePool '{pool.name}' is {strategy.max_failures}: look at them (kubectl provision rollout status "
@@ -126,7 +128,8 @@ def follow_plan(course: Course, pool: NodePool, standings: Collection[Standing],
         time = rfc3339(now)
         released = ReleasedImage(image_ref=rollout.image_ref, time=time, verified_time=time if is_in_use else None)
     rollout = replace(rollout, passed=passed)
-    if rollout.completed_time is None and passed >= stages_of(pool) and _is_complete(standings):
+    is_complete = _is_complete(standings, was_complete=follows_up(rollout, history))
+    if rollout.completed_time is None and passed >= stages_of(pool) and is_complete:
         rollout = replace(rollout, completed_time=rfc3339(now), expected_time=None)
         if rollout.moved_time is None:  # else it was for those alone who moved in
             history = _recorded(history, rollout, standings, "Completed", now)
@@ -224,10 +227,13 @@ def _known(
     return frozenset(known)
 
 
-def _is_complete(standings: Collection[Standing]) -> bool:
+def _is_complete(standings: Collection[Standing], *, was_complete: bool) -> bool:
     """Whether every server has the image that can have it now. Whom it leaves alone (`Standing.excluded`), and what is
-    out of use, also drained by a person, is no reason to wait; what a Maintenance boots is."""
-    if any(s.is_to_follow or s.returns or s.state == "Failed" for s in standings):
+    out of use, also drained by a person, is no reason to wait; what a Maintenance boots is, and what failed, unless the
+    rollout was complete before."""
+    if any(s.is_to_follow or s.returns for s in standings):
+        return False
+    if not was_complete and any(s.state == "Failed" for s in standings):
         return False
     return not standings or any(s.state == "Updated" for s in standings)
 

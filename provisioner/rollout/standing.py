@@ -289,7 +289,9 @@ def _failed_with(maintenance: Maintenance, server: Server, target: Target) -> Up
     if boot.image_ref != target.name or moves_to not in (None, target.pool):
         return None
     if entry is None and (
-        server.status.assigned_image_ref == target.name
+        target.since is None  # it begins now: nothing has failed on the way
+        or parse_time(status.finished_time) < parse_time(target.since)
+        or server.status.assigned_image_ref == target.name
         or any(requestor.image_ref is not None for requestor in maintenance.spec.requestors)
     ):
         return None

@@ -11,7 +11,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any, Final, Literal, NamedTuple
 
-from provisioner.api.conditions import find_condition
+from provisioner.api.conditions import find_condition, is_true
 from provisioner.api.image import Image
 from provisioner.api.maintenance import FINAL_PHASES, Maintenance
 from provisioner.api.node_pool import NodePool
@@ -53,7 +53,16 @@ def ordered_image(server: Server | None, pool: NodePool | None, image: Image | N
     is not there, or not known."""
     if server is not None and pool is not None and image is not None and _may_follow(server, pool, image):
         return ChosenImage(image.name, "Released")
+    if server is not None and pool is not None and _has_arrived(server, pool):
+        return ChosenImage(pool.spec.image_ref, "Assigned")
     return next_image(server, pool)
+
+
+def _has_arrived(server: Server, pool: NodePool) -> bool:
+    """Whether it is in use with the image that the pool wants, as the rollout is about to put on record."""
+    status = server.status
+    is_in_use = all(is_true(status.conditions, type_) for type_ in ("Ready", "Verified"))
+    return is_in_use and status.image_ref == pool.spec.image_ref and status.node_pool_ref in (None, pool.name)
 
 
 def _may_follow(server: Server, pool: NodePool, image: Image) -> bool:

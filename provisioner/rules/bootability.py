@@ -16,6 +16,11 @@ REMEDY: Final = "; remedy: "
 """Between what a condition observed and what a person can do about it."""
 
 
+def without_remedy(words: str) -> str:
+    """What a machine says of itself, so that none of it is taken for a remedy of ours."""
+    return words.replace(REMEDY.rstrip(), REMEDY.rstrip().replace(";", ","))
+
+
 @dataclass(frozen=True)
 class Obstacle:
     """Why a server does not boot.

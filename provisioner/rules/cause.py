@@ -32,11 +32,13 @@ class Cause:
     @property
     def observed(self) -> str:
         """The message without its remedy."""
-        return self.message.partition(REMEDY)[0]
+        return self.message.rpartition(REMEDY)[0] or self.message
 
     @property
     def remedy(self) -> str:
-        return self.message.partition(REMEDY)[2]
+        # The last one is ours: what a machine or a BMC said stands before it.
+        _, separator, remedy = self.message.rpartition(REMEDY)
+        return remedy if separator else ""
 
     @property
     def is_deeper(self) -> bool:

@@ -23,6 +23,7 @@ from provisioner.api.meta import read_time
 from provisioner.api.node_contract import read_boot_id
 from provisioner.cluster.source import spec_of
 from provisioner.cluster.trim import IDENTITY, VALUE_LETTERS, picked
+from provisioner.rules.bootability import without_remedy
 
 USUAL_LEASE_SECONDS: Final = 40
 """What a kubelet's Lease lasts, if nothing else is configured. It is renewed after a quarter of that."""
@@ -196,7 +197,7 @@ def read_life(
     return NodeLife(
         name=node["metadata"]["name"],
         ready="True" in said if found else None,
-        ready_message=next((str(c.get("message") or "") for c in reversed(found)), ""),
+        ready_message=next((without_remedy(str(c.get("message") or "")) for c in reversed(found)), ""),
         boot_id=boot_id,
         has_reported=boot_id is not None or bool(said & {"True", "False"}),
         heartbeat=read_heartbeat(lease, sighting, now),

@@ -145,6 +145,14 @@ def test_what_a_machine_said_while_it_waited_to_join_is_gone_once_it_has_joined(
     assert len(world.cluster.writes) == 2, "there is nothing to take back"
 
 
+def test_a_boot_host_that_did_not_hear_the_machine_writes_nothing_when_it_joins(world: World) -> None:
+    said = {"stage": "Token", "bootID": BOOT, "stageTimes": [], "message": "OrderExpired"}
+    joined = {"join": {"orderID": "o1", "bootID": BOOT}, "progress": said}
+    for _ in range(100):
+        world.recorder.server_changed("r01-u01", None, {**world.cluster.body, "status": joined})
+    assert world.recorder.pending == 0
+
+
 def test_what_the_boot_after_that_says_stays(world: World) -> None:
     world.report("Token", "OrderExpired: a new order is needed")
     world.drain()

@@ -141,7 +141,7 @@ def test_status_shows_every_node_of_a_pool_and_what_it_waits_for(rack: RackOfNod
     assert header.split() == ["NODE", "LIFECYCLE", "READY", "IMAGE", "BOOT", "MAINTENANCE", "WAITS-FOR"]
     assert [row.split()[0] for row in rows] == [idle, busy, unborn]
     assert rows[0].split()[1] == "InProduction"
-    assert "Reboot/Waiting   Pod ml/train: is a job (+1)" in rows[1]
+    assert "Reboot/Waiting   no controller leads; Pod ml/train: is a job (+1)" in rows[1]
     assert f"node/{idle}\n" in rack.done("status", idle, "-o", "name")
     assert "POLICY" in rack.done("status", busy, "-o", "wide")
 
@@ -150,7 +150,7 @@ def test_why_reads_everything_from_the_cluster(rack: RackOfNodes) -> None:
     name = rack.add()
     rack.done("reimage", name, "-m", "driver 590")
     told = rack.done("why", name)
-    assert told.startswith(f"{name} is to be reimaged")
+    assert told.startswith(f"{name} waits, and no controller leads: it is to be reimaged")
     asked = r'lab-admin asked for Reimage, when idle, \d+ s ago \(user-lab-admin\): "driver 590"'
     assert re.search(asked, " ".join(told.split()))
     unknown = rack.run("why", "nobody")

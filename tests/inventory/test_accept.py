@@ -79,6 +79,8 @@ def test_a_discovered_machine_is_accepted_and_shown_field_by_field(run: Accept, 
         "  acceptance: Pending -> Accepted\n"
         f"  next: {name} boots image gpu-node-9f9f9f9f9f9f and becomes a Node of pool {site} the next time it asks, "
         "within a minute if it waits at its console message\n"
+        "no controller leads, so nothing that waits goes on: start provisioner controller, or see why it does not "
+        "lead: kubectl -n provisioner-system get leases,pods; its log has the reason\n"
     )
     spec = cluster.read(Server, name).spec
     assert (spec.acceptance, spec.rack_ref, spec.node_pool_ref) == ("Accepted", site, site)

@@ -8,6 +8,7 @@ from __future__ import annotations
 import pytest
 
 from provisioner.api import Maintenance, NodePool, Server
+from provisioner.api.meta import rfc3339
 from provisioner.api.node_contract import REBOOT_REQUESTED, REIMAGE_REQUESTED
 from provisioner.api.upgrade_strategy import Canary, Wave
 from provisioner.cluster.resources import of
@@ -15,7 +16,7 @@ from tests.maintenance.chaos import people
 from tests.maintenance.chaos.fake_workloads import FakeJob
 from tests.maintenance.chaos.world import NEW, OLD, STALE, World
 from tests.rollout.chaos import administrators
-from tests.rollout.test_rollout_of_a_fleet import HOUR, begin, end_well, images, said_of, set_strategy, status
+from tests.rollout.test_rollout_of_a_fleet import HOUR, begin, end_well, images, said_of, set_strategy, spoil, status
 
 pytestmark = pytest.mark.slow
 
@@ -193,3 +194,73 @@ def test_a_reimage_that_waits_for_its_job_when_the_rollout_begins_is_not_undone_
     assert said_of(world) == ", but for 1 reimaged by a person since the rollout began (s2)"
     assert boots(world) == [1, 1]
     assert not any(m.status.phase in ("Waiting", None) for m in world.cluster.read_all(Maintenance))
+
+
+def test_a_reboot_that_failed_before_a_rollout_does_not_stop_the_way_back() -> None:
+    world = begin(servers=2, slurm=False, canary=Canary(count=0))
+    spoil(world, OLD, "checks fail")
+    reboot(world, world.names[1])
+    world.run(4 * HOUR)
+    assert "Failed" in {m["status"].get("phase") for m in world.maintenances()}
+    administrators.spoil(world, OLD)
+    reboot(world, world.names[1])
+    world.run(4 * HOUR)
+    world.pool_image(NEW)
+    world.run(6 * HOUR)
+    assert images(world) == [world.images[NEW]] * 2
+    world.pool_image(OLD)
+    world.run(4 * HOUR)
+    assert images(world) == [world.images[OLD]] * 2
+    end_well(world)
+
+
+def test_two_reboots_of_a_server_are_one_also_where_the_rollout_is_paused_before_the_first_is_over() -> None:
+    world = begin(servers=3, slurm=False, max_parallel=1, canary=Canary(count=1, soak_seconds=60))
+    third = world.names[2]
+    for name in world.names[1:]:
+        run_job(world, name, 3)
+    world.pool_image(NEW)
+    world.run(2 * HOUR)
+    reboot(world, third)
+    world.run(60)
+    now = rfc3339(world.clock.now)
+    people.file(world, third, 7, {"name": "user-bob", "action": "Reboot", "policy": "WhenIdle", "requestedTime": now})
+
+    def is_verifying() -> bool:
+        return any(m["status"].get("phase") == "Verifying" for m in world.maintenances())
+
+    world.run(2 * HOUR, until=is_verifying)
+    assert is_verifying()
+    set_strategy(world, {"paused": True})
+    world.run(2 * HOUR)
+    assert (images(world)[2], boots(world)[2]) == (world.images[NEW], 1)
+    end_well(world)
+
+
+def test_a_server_that_comes_back_to_its_pool_raises_no_alarm_where_another_broke_after_the_rollout() -> None:
+    world = begin(servers=3, slurm=False, canary=Canary(count=0))
+    world.pool_image(NEW)
+    world.run(HOUR)
+    reimage(world, world.names[2])
+    world.run(HOUR)
+    administrators.power_fails(world, world.names[0])
+    world.run(HOUR)
+    assert status(world).rollout.completed_time is not None
+    reboot(world, world.names[2])
+    world.run(2 * HOUR)
+    rollout = status(world).rollout
+    assert images(world)[2] == world.images[NEW]
+    assert (rollout.stopped, rollout.completed_time is None) == (None, False)
+
+
+def test_nobody_asks_what_runs_in_a_pool_at_rest(monkeypatch: pytest.MonkeyPatch) -> None:
+    world = begin(servers=3, slurm=True, canary=Canary(count=0))
+    world.pool_image(NEW)
+    world.run(2 * HOUR)
+    assert said_of(world) == ""
+
+    def look(server: Server, *_: object, **__: object) -> object:
+        raise AssertionError(f"what runs on {server.name} was asked")
+
+    monkeypatch.setattr(world.workloads, "look", look)
+    world.run(2 * HOUR)

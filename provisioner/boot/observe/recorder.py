@@ -98,14 +98,18 @@ class ProgressRecorder:
         return True
 
     def server_changed(self, name: str, old: Object | None, new: Object | None) -> None:
-        """Follow the Servers: what a machine said while it waited to join is over once it has joined."""
+        """Follow the Servers: what a machine said here while it waited to join is over once it has joined."""
         status = (new or {}).get("status") or {}
         progress, boot_id = status.get("progress") or {}, (status.get("join") or {}).get("bootID")
         if new is None or not progress.get("message") or boot_id is None or progress.get("bootID") != boot_id:
             return
+        if name not in self._written:
+            return  # another boot host has heard the machine, and follows the Servers, too
         joined = Report(mac=MacAddress(new["spec"]["bootMACAddress"]), stage="Token", boot_id=boot_id)
         with self._changed:
-            self._pending.setdefault(name, []).append((joined, self._now()))
+            waiting = self._pending.setdefault(name, [])
+            if not waiting or waiting[-1][0] != joined:
+                waiting.append((joined, self._now()))
             self._changed.notify_all()
 
     def run(self, stop: threading.Event) -> None:

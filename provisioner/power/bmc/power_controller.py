@@ -18,7 +18,7 @@ from urllib.parse import urlsplit
 from provisioner.api.errors import NeedsHuman, Retryable
 from provisioner.api.server import BmcFirmware, BmcProtocol
 from provisioner.api.values import Secret
-from provisioner.rules.bootability import REMEDY
+from provisioner.rules.bootability import REMEDY, without_remedy
 
 ObservedPower = Literal["On", "Off"]
 OverrideEnabled = Literal["Once", "Continuous"]
@@ -32,7 +32,7 @@ def fit(words: object, length: int = 200) -> str:
     """What a BMC says, as it may be shown: printable, on one line, at most `length` characters."""
     said = str(words)
     clipped = said if len(said) <= length else f"{said[: length - 1]}…"
-    return "".join(c if c.isprintable() else " " for c in clipped)
+    return without_remedy("".join(c if c.isprintable() else " " for c in clipped))
 
 
 class BmcUnreachable(Retryable):
