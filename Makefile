@@ -52,7 +52,7 @@ demo-vpc: ## Test the isolation of two tenants with the same addresses on virtua
 test: lint ## Run all tests, the boot of a virtual rack among them; REPEAT=5 runs them five times, BUSY=2 beside two busy cores
 	@bin/setup --tests >/dev/null
 	@$(PYTHON) -m tests.prepare
-	@$(PYTHON) -m tests.suite --repeat $(REPEAT) --busy $(BUSY) $(TESTS)
+	@$(PYTHON) -m tests.suite --repeat $(REPEAT) --busy $(BUSY) $(if $(ASSERTIONS),--assertions) $(TESTS)
 
 test-fast: SETUP = --python
 test-fast: ## Run the tests that need no real parts, no root and no seconds: 2 minutes

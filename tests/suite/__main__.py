@@ -1,6 +1,6 @@
 """`make test` behind its preparations: runs the tests, and explains failures and costs.
 
-    python -m tests.suite [--repeat N] [--busy N] [--marked EXPRESSION] [PATH…]
+    python -m tests.suite [--repeat N] [--busy N] [--assertions] [--marked EXPRESSION] [PATH…]
 
 Exit status: that of the first run of pytest that failed, else 0.
 """
@@ -21,7 +21,7 @@ from pathlib import Path
 from typing import Final
 
 from tests.suite.costs import read_costs, render
-from tests.suite.executed import find_unexecuted
+from tests.suite.executed import ASSERTIONS, find_unexecuted
 from tests.suite.processor_time import remove_empty_groups
 from tests.suite.recorder import FAILED, FOLDER
 from tests.suite.schedule import WORKERS
@@ -36,9 +36,12 @@ def main(arguments: Sequence[str]) -> int:
     parser = argparse.ArgumentParser(prog="python -m tests.suite")
     parser.add_argument("--repeat", type=int, default=1, help="run everything so many times, until a run fails")
     parser.add_argument("--busy", type=int, default=0, help="keep so many cores busy beside the tests")
+    parser.add_argument("--assertions", action="store_true", help="list the assertions that no test executed")
     parser.add_argument("--marked", default="not long", help="pytest's -m")
     parser.add_argument("paths", nargs="*", help="all tests by default")
     given = parser.parse_args(arguments)
+    if given.assertions:
+        os.environ[ASSERTIONS] = "1"
     for number in range(1, given.repeat + 1):
         folder = _new_report()
         print(f"run {number} of {given.repeat}; its report: {folder}", flush=True)
@@ -62,8 +65,8 @@ def _run_pytest(folder: Path, marked: str, paths: Sequence[str]) -> int:
         shutil.rmtree(files, ignore_errors=True)
     remove_empty_groups()
     summary = [f"the run took {seconds / 60:.1f} minutes", *render(read_costs(folder))]
-    if status == 0 and (unexecuted := find_unexecuted(folder, Path.cwd())):
-        summary += ["assertions that no test executed:", *unexecuted]
+    if status == 0 and ASSERTIONS in os.environ:
+        summary += ["assertions that no test executed:", *find_unexecuted(folder, Path.cwd())]
     (folder / "summary.txt").write_text("\n".join(summary) + "\n")
     failed = folder / FAILED
     print("\n".join(summary), *failed.read_text().splitlines() if failed.exists() else (), sep="\n", flush=True)

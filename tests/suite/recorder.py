@@ -13,7 +13,7 @@ from typing import Final
 
 import pytest
 
-from tests.suite.executed import ExecutedAssertions
+from tests.suite.executed import ASSERTIONS, ExecutedAssertions
 from tests.suite.processor_time import start_meter
 
 FOLDER: Final = "TEST_REPORT"
@@ -143,4 +143,5 @@ def pytest_configure(config: pytest.Config) -> None:
     if not is_controller:
         del os.environ[FOLDER]  # a run of pytest inside a test is a part of that test
         config.pluginmanager.register(Recorder(folder), "recorder")
-        config.pluginmanager.register(ExecutedAssertions(folder, config.rootpath), "executed")
+        if ASSERTIONS in os.environ:
+            config.pluginmanager.register(ExecutedAssertions(folder, config.rootpath), "executed")

@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 from tests.suite.costs import compare, read_costs, render
-from tests.suite.executed import find_unexecuted
+from tests.suite.executed import ASSERTIONS, find_unexecuted
 
 pytestmark = pytest.mark.programs
 
@@ -120,7 +120,7 @@ def test_assertions_that_no_test_executed_are_listed_but_not_of_tests_that_were_
         inherited = {name: value for name, value in os.environ.items() if not name.startswith("PYTEST_")}
         subprocess.run(
             [sys.executable, "-m", "pytest", "-p", "tests.suite.recorder", "-p", "no:cacheprovider", "-n", "2"],
-            env=inherited | {"PYTHONPATH": str(ROOT), "TEST_REPORT": str(report)},
+            env=inherited | {"PYTHONPATH": str(ROOT), "TEST_REPORT": str(report), ASSERTIONS: "1"},
             cwd=tmp_path, capture_output=True, text=True, check=True,
         )  # fmt: skip
         assert find_unexecuted(report, tmp_path) == [f"test_third.py:{line}" for line in expected]

@@ -57,7 +57,7 @@ def test_every_address_that_the_host_asks_for_is_the_dpu(site: Site, spec: DPUNe
     site.enforce(spec)
     site.take_boot_address()
     for address in (BOOT_HOST, "192.0.2.254"):
-        said = site.host.run("busybox", "arping", "-c", "1", "-w", "2", "-I", "eth0", address)
+        said = site.host.run("busybox", "arping", "-f", "-w", "20", "-I", "eth0", address)
         assert PLANE_MAC in said.stdout.lower()
 
 
