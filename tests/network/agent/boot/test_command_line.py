@@ -11,6 +11,8 @@ import pytest
 
 from provisioner.network.agent import __main__ as command
 from provisioner.network.agent.__main__ import main
+from provisioner.network.agent.enforce import Enforcer
+from provisioner.network.agent.observe import Observed
 
 
 def told(capsys: pytest.CaptureFixture[str], *arguments: str) -> str:
@@ -70,3 +72,19 @@ def test_networks_are_enforced_though_there_is_no_room_for_images(
     assert main(["run", *services, "--root", str(tmp_path), "--cache", str(tmp_path / "taken/cache")]) == 0
     assert followed
     assert "taken/cache" in capsys.readouterr().out
+
+
+@pytest.mark.parametrize(("gone", "status"), [(0, 0), (3, 0), (1000, 2)])
+def test_show_looks_again_where_an_agent_removes_a_namespace_meanwhile(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], gone: int, status: int
+) -> None:
+    looks = iter(range(gone))
+
+    def observe(_: Enforcer) -> Observed:
+        for _number in looks:
+            raise FileNotFoundError(2, "No such file or directory", "/run/netns/vpc-10473")
+        return Observed({})
+
+    monkeypatch.setattr(Enforcer, "observe", observe)
+    assert main(["show", "--port", "pf0=pf0hpf"]) == status
+    assert ("vpc-10473" in capsys.readouterr().err) == (status == 2)
