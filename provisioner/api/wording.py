@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from datetime import datetime
 
 
@@ -13,6 +14,12 @@ def plain(words: str) -> str:
 def clip(words: str, length: int) -> str:
     """At most `length` characters."""
     return words if len(words) <= length else words[: length - 1] + "…"
+
+
+def some(names: Sequence[str], most: int = 8) -> str:
+    """The first names for a sentence, and how many more there are."""
+    more = f" and {len(names) - most} more" if len(names) > most else ""
+    return ", ".join(names[:most]) + more
 
 
 def ago(moment: datetime, now: datetime) -> str:

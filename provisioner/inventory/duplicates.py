@@ -66,9 +66,9 @@ def claims_of(
             yield Claim("MAC address", mac)
     if bmc.get("macAddress") and bmc["macAddress"] not in macs:
         yield Claim("MAC address", bmc["macAddress"], system)
-    serial = spec.get("serialNumber") or ""
-    if serial and not is_placeholder_serial(serial):
-        yield Claim("serial number of a DPU" if spec.get("dpu") else "serial number", serial.upper())
+    serial = _known_serial(spec.get("serialNumber"))
+    if serial:
+        yield Claim("serial number of a DPU" if spec.get("dpu") else "serial number", serial)
     if spec.get("systemUUID") and not is_placeholder_uuid(spec["systemUUID"]):
         yield system_uuid_claim(spec["systemUUID"])
     if spec.get("endorsementKeySHA256"):
@@ -79,13 +79,16 @@ def claims_of(
     if bmc.get("address"):
         yield Claim("BMC address", bmc_endpoint(bmc["address"]), system)
     if spec.get("position") and spec.get("rackRef") and not spec.get("dpu"):
-        chassis = (annotations or {}).get(CHASSIS_ANNOTATION) or ""
-        is_known = bool(chassis) and not is_placeholder_serial(chassis)
+        chassis = _known_serial((annotations or {}).get(CHASSIS_ANNOTATION))
         endpoint = f"BMC {bmc_endpoint(bmc['address'])}" if bmc.get("address") else ""
-        together = frozenset(filter(None, (f"chassis {chassis.upper()}" if is_known else "", endpoint)))
-        is_own = bool(serial) and not is_placeholder_serial(serial)
-        node = f"serial number {serial.upper()}" if is_own else " ".join(filter(None, (endpoint, system)))
+        together = frozenset(filter(None, (f"chassis {chassis}" if chassis else "", endpoint)))
+        node = f"serial number {serial}" if serial else " ".join(filter(None, (endpoint, system)))
         yield Claim(POSITION, f"{spec['position']} of rack {spec['rackRef']}", node, together)
+
+
+def _known_serial(serial: str | None) -> str:
+    """In capitals; empty if there is none, or a vendor's placeholder for one."""
+    return "" if not serial or is_placeholder_serial(serial) else serial.upper()
 
 
 def system_uuid_claim(uuid: str) -> Claim:

@@ -11,6 +11,7 @@ from dataclasses import dataclass, field
 from datetime import datetime
 
 from provisioner.api.meta import rfc3339
+from provisioner.api.wording import some
 from provisioner.jobs.budgets import Budget, budgets_of, too_small_for
 from provisioner.jobs.pod_jobs import PodJob
 from provisioner.jobs.pods import Pod, grace_end, is_evictable, is_overdue, is_terminating, key_of, node_of
@@ -124,10 +125,8 @@ def still_there(
 def _with_others(reason: EvictionBlocked, waiting: Sequence[str]) -> EvictionBlocked:
     if reason.kind != "PodDisruptionBudget" or len(waiting) < 2:
         return reason
-    others = waiting[1:]
-    more = f" and {len(others) - _SHOWN_PODS} more" if len(others) > _SHOWN_PODS else ""
-    names = ", ".join(others[:_SHOWN_PODS])
-    return EvictionBlocked(kind=reason.kind, name=reason.name, message=f"{reason.message} (as {names}{more})")
+    names = some(waiting[1:], _SHOWN_PODS)
+    return EvictionBlocked(kind=reason.kind, name=reason.name, message=f"{reason.message} (as {names})")
 
 
 def _ending(pod: Pod, now: datetime) -> str:

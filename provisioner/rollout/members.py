@@ -52,10 +52,10 @@ def make_fleet(
     gate: str | None = None,
     members: Members | None = None,
 ) -> Fleet:
-    """What the planner is told. runs: of each server that is Outdated, and of those that are Updated as far as it is
-    known; widths: on how many servers a job runs, of those
-    that span several. image: the one that the pool wants. gate: why no stage is over now, by the jobs that have ended.
-    members: as they were made before, to be kept. Raises: Refused for a selector that cannot be read."""
+    """What the planner is told. runs: of each server that is Outdated, and of those that are Updated where it is known;
+    widths: on how many servers a job runs, of those that span several. image: the one that the pool wants. gate: why no
+    stage is over now, by the jobs that have ended. members: as they were made before, to be kept. Raises: Refused for a
+    selector that cannot be read."""
     return Fleet(
         members=(members or Members()).of(standings, runs, pool.spec.upgrade_strategy),
         began=began_at(course, now).timestamp(),

@@ -15,6 +15,7 @@ from provisioner.api.codec import encode
 from provisioner.api.errors import NotFound, Refused
 from provisioner.api.maintenance import MaintenanceAction, MaintenancePolicy, Requestor
 from provisioner.api.meta import rfc3339
+from provisioner.api.wording import some
 from provisioner.cli import printer
 from provisioner.cli.kubectl.completion import complete_image, complete_pool, complete_server
 from provisioner.cli.kubectl.connection import connection_options
@@ -22,7 +23,7 @@ from provisioner.cli.kubectl.failing import EXIT_CODES, WAIT_EXIT_CODES, BadInpu
 from provisioner.cli.kubectl.filing import Filed, file_request, requestor_name
 from provisioner.cli.kubectl.moments import read_deadline
 from provisioner.cli.kubectl.printing import output_option, print_objects, table
-from provisioner.cli.kubectl.targets import Target, Wish, find_targets, some
+from provisioner.cli.kubectl.targets import Target, Wish, find_targets
 from provisioner.cluster.client import Cluster
 from provisioner.cluster.resources import PODS
 from provisioner.jobs.pods import is_evictable, key_of, trim_pod
@@ -188,9 +189,8 @@ def tell_what_ends(cluster: Cluster, targets: list[Target]) -> None:
             return
         pods = sorted(key_of(pod) for pod in found if is_evictable(pod))
         if pods:
-            more = f" and {len(pods) - NAMED_PODS} more" if len(pods) > NAMED_PODS else ""
             count = "1 pod ends" if len(pods) == 1 else f"{len(pods)} pods end"
-            printer.say(f"node/{target.name} {count} now: {', '.join(pods[:NAMED_PODS])}{more}", err=True)
+            printer.say(f"node/{target.name} {count} now: {some(pods, NAMED_PODS)}", err=True)
     if len(targets) > NAMED_NODES:
         printer.say(f"and what runs on {len(targets) - NAMED_NODES} more nodes", err=True)
 

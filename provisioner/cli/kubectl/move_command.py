@@ -8,12 +8,13 @@ import click
 
 from provisioner.api import Image, NodePool, Server
 from provisioner.api.errors import NotFound
+from provisioner.api.wording import some
 from provisioner.cli import printer
 from provisioner.cli.kubectl.asking import KubectlCommand, confirm, dry_run_option, target_options
 from provisioner.cli.kubectl.completion import complete_pool
 from provisioner.cli.kubectl.connection import connection_of
 from provisioner.cli.kubectl.failing import BadInput, exit_codes
-from provisioner.cli.kubectl.targets import Target, Wish, find_targets, some
+from provisioner.cli.kubectl.targets import Target, Wish, find_targets
 from provisioner.cli.rollout.pool_view import EDITOR, needing
 from provisioner.cluster.client import Cluster
 from provisioner.cluster.resources import of

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
@@ -17,7 +17,6 @@ from provisioner.rules.bootability import find_unaccepted, find_without_pool
 from provisioner.rules.pool_of_server import current_pool_name
 
 POOL_LABEL = "provisioner.dev/pool"
-_MANY = 8
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -122,9 +121,3 @@ def _select(cluster: Cluster, wish: Wish, *, for_requests: bool) -> list[Target]
     targets = [Target(server=s, node=nodes.get(s.name)) for s in sorted(servers, key=lambda server: server.name)]
     # Whom nothing can be asked of was not named by anybody: a selection leaves it out.
     return [target for target in targets if why_not(target) is None] if for_requests else targets
-
-
-def some(names: Sequence[str]) -> str:
-    """Names for a sentence, not more than a line of them."""
-    more = f" and {len(names) - _MANY} more" if len(names) > _MANY else ""
-    return ", ".join(names[:_MANY]) + more

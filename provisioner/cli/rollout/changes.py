@@ -10,9 +10,9 @@ from typing import Any, Final
 from provisioner.api import Image, NodePool
 from provisioner.api.conditions import find_condition
 from provisioner.api.meta import parse_time, rfc3339
+from provisioner.api.wording import some
 from provisioner.cli.kubectl.failing import BadInput
 from provisioner.cli.kubectl.moments import span
-from provisioner.cli.kubectl.targets import some
 from provisioner.cli.rollout.pool_view import PoolView, with_image
 from provisioner.cli.rollout.screen import failed_of
 from provisioner.rollout.course import set_course

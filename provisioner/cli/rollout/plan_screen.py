@@ -9,9 +9,9 @@ from datetime import UTC, datetime
 from typing import Final
 
 from provisioner.api.meta import rfc3339
+from provisioner.api.wording import some
 from provisioner.cli.kubectl.moments import ago, span
 from provisioner.cli.kubectl.printing import WIDTH, clip, screen, table
-from provisioner.cli.kubectl.targets import some
 from provisioner.cli.rollout.planning import Proposal
 from provisioner.rollout.forecast import Move, Part
 from provisioner.rollout.members import NOT_KNOWN

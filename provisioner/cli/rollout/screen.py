@@ -16,10 +16,10 @@ from typing import Final
 
 from provisioner.api.meta import parse_time
 from provisioner.api.rollout_status import RolloutStatus
+from provisioner.api.wording import some
 from provisioner.cli.kubectl.moments import ago
 from provisioner.cli.kubectl.printing import clip, screen, table
 from provisioner.cli.kubectl.status_command import waits_for
-from provisioner.cli.kubectl.targets import some
 from provisioner.cli.rollout.pool_view import PoolView
 from provisioner.rollout.standing import Standing
 from provisioner.rollout.wait import WAIT_WORDS

@@ -8,6 +8,7 @@ from typing import Final
 
 import provisioner
 from provisioner.api.errors import Refused
+from provisioner.api.wording import some
 from provisioner.image.foreign import Foreign
 from provisioner.image.gates.allowed import reasons
 from provisioner.image.gates.documents.licences import licence_archive
@@ -126,8 +127,7 @@ def _judge_vulnerabilities(request: GateRequest, hits: Sequence[Hit]) -> Iterato
 def _unfixed(hits: Sequence[Hit]) -> Iterator[str]:
     names = list(dict.fromkeys(hit.identifier for hit in hits if not hit.fix and hit.severity != 0))
     if names:
-        more = f" and {len(names) - _TOLD} more" if len(names) > _TOLD else ""
-        yield f"known vulnerabilities without a fix: {', '.join(names[:_TOLD])}{more}"
+        yield f"known vulnerabilities without a fix: {some(names, _TOLD)}"
 
 
 def measure(request: GateRequest, tree: Tree, packed: Mapping[str, Squashfs], owners: Mapping[str, str]) -> SizeReport:

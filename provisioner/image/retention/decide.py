@@ -9,6 +9,7 @@ from datetime import datetime, timedelta
 from typing import Final
 
 from provisioner.api.values import Sha256Digest
+from provisioner.api.wording import some
 
 _NAMED: Final = 2
 
@@ -160,9 +161,7 @@ def _words_of(uses: Uses, *keys: str) -> str:
         return ""
     said = []
     for where, names in sorted(found.items()):
-        shown = ", ".join(sorted(names)[:_NAMED])
-        more = f" and {len(names) - _NAMED} more" if len(names) > _NAMED else ""
-        said.append(f"{where} of {shown}{more}")
+        said.append(f"{where} of {some(sorted(names), _NAMED)}")
     return f"named by {'; '.join(said)}"
 
 

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable
 from dataclasses import replace
 from datetime import datetime, timedelta
 from typing import Final
 
 from provisioner.api.maintenance import MaintenanceStatus, SlurmDrain
 from provisioner.api.meta import rfc3339, rfc3339_micro
+from provisioner.api.wording import some
 from provisioner.jobs.work import EvictionBlocked, JobKind, SlurmDrained, SlurmReserved, Work
 from provisioner.maintenance.facts import MaintenanceFacts, close_reason, host_obstacle, image_obstacle, taint_value
 from provisioner.maintenance.phases.closing import record_drain
@@ -101,7 +102,7 @@ def after_eviction(facts: MaintenanceFacts, held: Iterable[EvictionBlocked], now
     asked = _newly_asked(facts)
     status = effective(facts, now)
     if asked:
-        status = note(status, now, "Evicted", f"asked to end: {_some(asked)}", about=tuple(asked[:MAX_NAMES]))
+        status = note(status, now, "Evicted", f"asked to end: {some(asked, MAX_NAMES)}", about=tuple(asked[:MAX_NAMES]))
     return _write_or_wait(facts, set_blockers(status, blocked, now), now)
 
 
@@ -250,12 +251,7 @@ def _what_runs(facts: MaintenanceFacts) -> str:
     """Named before it is asked to end: what has ended by the next look is named nowhere else."""
     work = facts.work or Work()
     there = [*(f"{j.kind} {j.name}" for j in work.jobs if j.kind == "SlurmJob"), *work.evictable]
-    return f": {_some(there)}" if there else ""
-
-
-def _some(names: Sequence[str]) -> str:
-    more = f" and {len(names) - MAX_NAMES} more" if len(names) > MAX_NAMES else ""
-    return f"{', '.join(names[:MAX_NAMES])}{more}"
+    return f": {some(there, MAX_NAMES)}" if there else ""
 
 
 def _newly_asked(facts: MaintenanceFacts) -> list[str]:

@@ -10,6 +10,7 @@ from provisioner.api.codec import to_json
 from provisioner.api.conditions import find_condition, settle_condition
 from provisioner.api.infiniband_fabric import InfiniBandFabricStatus
 from provisioner.api.meta import ConditionStatus, rfc3339
+from provisioner.api.wording import some
 from provisioner.network.infiniband.compile import LEFT_OUT, Compiled
 from provisioner.network.infiniband.report import APPLIED, DEFAULT_LIMITED
 
@@ -90,7 +91,7 @@ def _has_room(fabric: InfiniBandFabric, compiled: Compiled, now: datetime) -> Co
 
 
 def _named(guids: tuple[str, ...]) -> str:
-    return ", ".join(guids[:NAMED]) + (f" and {len(guids) - NAMED} more" if len(guids) > NAMED else "")
+    return some(guids, NAMED)
 
 
 def _condition(
