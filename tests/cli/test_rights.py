@@ -25,6 +25,7 @@ from provisioner.cluster.resources import (
 )
 from provisioner.lab.control_plane.plane import ControlPlane
 from tests.cli.calls_of_accounts import Right, rights_needed, unreadable_calls
+from tests.people import bind, bind_in, until
 
 RULES_REVIEWS = ResourceType("authorization.k8s.io", "v1", "SelfSubjectRulesReview", "selfsubjectrulesreviews")
 NAMESPACED = {kind.plural for kind in BUILT_IN if kind.namespaced} | {"serviceaccounts", "bootcredentials"}
@@ -172,3 +173,13 @@ def test_the_controller_holds_its_own_lease_and_no_other(controller_account: Clu
     made = controller_account.create(LEASES, lease(mine) | {"spec": {"holderIdentity": "a"}})
     assert controller_account.replace(LEASES, made | {"spec": {"holderIdentity": "b"}})
     cluster.delete(LEASES, mine, namespace=SYSTEM)
+
+
+def test_a_viewer_lists_the_leases_of_the_controllers_and_no_others(
+    cluster: Cluster, control_plane: ControlPlane
+) -> None:
+    bind(cluster, "provisioner-viewer", "lea")
+    bind_in(cluster, SYSTEM, "provisioner-viewer", "lea")
+    lea = Cluster.connect(control_plane.kubeconfig, as_user="lea")
+    until(lambda: ("list", "leases") in granted(lea, SYSTEM))
+    assert [name for name in NAMESPACES if ("list", "leases") in granted(lea, name)] == [SYSTEM]
