@@ -178,6 +178,11 @@ class NodePoolStatus:
     updated: int | None = described("Those that are in use with the pool's image.", default=None)
     updating: int | None = described("Those that are on their way to it.", default=None)
     waiting: int | None = described("Those in use with another image, which wait for their turn.", default=None)
+    left_alone: int | None = described(
+        "Those in use with another image that the rollout leaves as they are: held, excluded, reimaged by a person "
+        "since it began, or of another architecture than the image.",
+        default=None,
+    )
     failed: int | None = described(
         "Those that did not get to it, or got there and went out of use: they wait for a person.", default=None
     )
@@ -214,6 +219,7 @@ class NodePool(Resource):
             Column("Updated", ".status.updated", type="integer"),
             Column("Updating", ".status.updating", type="integer"),
             Column("Waiting", ".status.waiting", type="integer"),
+            Column("Left-Alone", ".status.leftAlone", type="integer"),
             Column("Failed", ".status.failed", type="integer"),
             Column("Unavailable", ".status.unavailable", type="integer"),
             Column("State", ".status.conditions[?(@.type=='Ready')].reason"),

@@ -121,11 +121,12 @@ def _servers(pools: Iterable[NodePool]) -> Iterator[Metric]:
 
 
 def _states(status: NodePoolStatus) -> dict[str, int]:
-    """Down: what is left, out of use for another reason or without a Node."""
+    """Down: what is left, out of use for another reason or not joined."""
     counts = {
         "Updated": status.updated or 0,
         "Updating": status.updating or 0,
         "Waiting": status.waiting or 0,
+        "LeftAlone": status.left_alone or 0,
         "Failed": status.failed or 0,
     }
     return {**counts, "Down": max(0, (status.desired or 0) - sum(counts.values()))}

@@ -337,7 +337,7 @@ class RolloutController:
 
 
 _OWNED: Final = (
-    *("desired", "updated", "updating", "waiting", "failed", "unavailable"),
+    *("desired", "updated", "updating", "waiting", "leftAlone", "failed", "unavailable"),
     *("released", "rollout", "history", "conditions"),
 )
 

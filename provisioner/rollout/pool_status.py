@@ -35,11 +35,13 @@ def pool_status(
 ) -> dict[str, Any]:
     """The status, for a server-side apply. found: None where nothing was planned, for the reason `trouble`."""
     counts = Counter(standing.state for standing in standings)
+    left_alone = sum(standing.excluded is not None for standing in standings)
     numbers = {
         "desired": len(standings),
         "updated": counts["Updated"],
         "updating": counts["Updating"],
-        "waiting": counts["Outdated"],
+        "waiting": counts["Outdated"] - left_alone,
+        "leftAlone": left_alone,
         "failed": counts["Failed"],
         "unavailable": sum(not standing.in_use for standing in standings),
     }

@@ -66,7 +66,7 @@ def a_pool(rollout: RolloutStatus | None, *, wants: str = NEW, generation: int =
         metadata=ObjectMeta(name="gpu", generation=generation),
         spec=NodePoolSpec(image_ref=wants, upgrade_strategy=strategy, **more),
         status=NodePoolStatus(
-            desired=8, updated=3, updating=1, waiting=3, failed=0, unavailable=1,
+            desired=8, updated=3, updating=1, waiting=2, left_alone=1, failed=0, unavailable=1,
             rollout=rollout, history=history, conditions=(progressing,),
         ),
     )  # fmt: skip

@@ -2,14 +2,15 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Callable
 
 import pytest
 
-from provisioner.api import Image, NodePool
+from provisioner.api import Image, NodePool, Server
 from provisioner.cli.rollout import changes
 from provisioner.cli.rollout.pool_view import PoolView, read_view
-from provisioner.cli.rollout.screen import failed_of, render_rollout, state_of
+from provisioner.cli.rollout.screen import count_looks, failed_of, render_rollout, state_of
 from provisioner.cli.rollout.watching import outcome
 from provisioner.cluster.resources import of
 from tests.maintenance.chaos.fake_machine import Habit
@@ -106,12 +107,15 @@ def test_a_pause_closes_nobody_and_a_server_on_its_way_arrives() -> None:
 def test_the_screen_counts_as_the_controller_does() -> None:
     world = begin(servers=4, max_parallel=1)
     world.start_job(FakeJob("long", (world.names[3],)))
+    world.cluster.patch(of(Server), world.names[2], {"spec": {"upgrades": "Excluded"}}, manager="kubectl")
     start(world, NEW)
     for _ in range(40):
         world.run(60)
         found, said = view_of(world), status(world)
         assert found.is_observed
-        counted = {state: len(found.named(state)) for state in ("Updated", "Updating", "Outdated", "Failed")}
-        assert counted == {
-            "Updated": said.updated, "Updating": said.updating, "Outdated": said.waiting, "Failed": said.failed,
-        }  # fmt: skip
+        counted = count_looks(found.standings.values())
+        assert counted == Counter(
+            Updated=said.updated, Updating=said.updating, Outdated=said.waiting, Excluded=said.left_alone,
+            Failed=said.failed,
+        )  # fmt: skip
+    assert counted == Counter(Updated=2, Outdated=1, Excluded=1)

@@ -274,7 +274,7 @@ def follow_pools(*bodies: dict[str, Any]) -> tuple[Meters, FakeCache]:
 
 
 def test_a_rollout_under_way_is_told_by_pool_with_all_that_its_status_says() -> None:
-    counts = {"desired": 10, "updated": 3, "updating": 1, "waiting": 4, "failed": 1, "unavailable": 3}
+    counts = {"desired": 11, "updated": 3, "updating": 1, "waiting": 4, "left_alone": 1, "failed": 1, "unavailable": 3}
     hour = NOON - timedelta(hours=1)
     expected = "2026-01-02T13:00:00Z"
     wave = pool(begun=hour, stage="Wave", waits={"Job": 3}, jobs=(40, 2, 20, 5), expected=expected, **counts)
@@ -283,9 +283,10 @@ def test_a_rollout_under_way_is_told_by_pool_with_all_that_its_status_says() -> 
         'provisioner_rollout_servers{pool="gpu",state="Updated"}': 3,
         'provisioner_rollout_servers{pool="gpu",state="Updating"}': 1,
         'provisioner_rollout_servers{pool="gpu",state="Waiting"}': 4,
+        'provisioner_rollout_servers{pool="gpu",state="LeftAlone"}': 1,
         'provisioner_rollout_servers{pool="gpu",state="Failed"}': 1,
         'provisioner_rollout_servers{pool="gpu",state="Down"}': 1,
-        'provisioner_rollout_servers_desired{pool="gpu"}': 10,
+        'provisioner_rollout_servers_desired{pool="gpu"}': 11,
         'provisioner_rollout_servers_unavailable{pool="gpu"}': 3,
         'provisioner_rollout_waits{pool="gpu",reason="Job"}': 3,
         'provisioner_rollout_stage{pool="gpu",stage="Wave"}': 1,

@@ -275,7 +275,9 @@ def test_what_a_person_holds_or_excludes_is_left_alone_and_told() -> None:
     world.pool_image(NEW)
     world.run(2 * HOUR)
     assert images(world) == [old, old, new]
-    assert {wait.reason: wait.count for wait in status(world).rollout.waits} == {"Held": 1, "Excluded": 1}
+    said = status(world)
+    assert {wait.reason: wait.count for wait in said.rollout.waits} == {"Held": 1, "Excluded": 1}
+    assert (said.desired, said.updated, said.waiting, said.left_alone) == (3, 1, 0, 2)
     assert said_of(world).endswith("but for 1 excluded from rollouts (spec.upgrades) (s2), 1 held by a person (s1)")
 
 

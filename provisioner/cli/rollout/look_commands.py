@@ -26,7 +26,9 @@ from provisioner.cli.rollout.screen import LOOKS, render_rollout, server_waits, 
 from provisioner.cluster.client import Cluster
 from provisioner.cluster.resources import of
 
-POOLS_HEADER: Final = ("POOL", "IMAGE", "FROM", "STAGE", "UPDATED", "WAITING", "FAILED", "EXPECTED", "MESSAGE")
+POOLS_HEADER: Final = (
+    "POOL", "IMAGE", "FROM", "STAGE", "UPDATED", "WAITING", "LEFT-ALONE", "FAILED", "EXPECTED", "MESSAGE",
+)  # fmt: skip
 MESSAGE_LENGTH: Final = 70
 
 
@@ -104,14 +106,13 @@ def _pool_row(pool: NodePool) -> tuple[str | None, ...]:
         complete = f"Complete but {left}" if left else "Complete"
         stage = complete if found.completed_time else "STOPPED" if found.stopped else None
         stage = stage or ("Paused" if pool.spec.upgrade_strategy.paused else found.stage)
-    numbers = [status.updated, status.waiting, status.failed]
     return (
         pool.name,
         pool.spec.image_ref,
         found.previous_image_ref if found is not None and found.completed_time is None else None,
         stage,
         None if status.desired is None else f"{status.updated or 0}/{status.desired}",
-        *(None if number is None else str(number) for number in numbers[1:]),
+        *(None if each is None else str(each) for each in (status.waiting, status.left_alone, status.failed)),
         found.expected_time if found is not None else None,
         clip(found.message, MESSAGE_LENGTH) if found is not None else None,
     )

@@ -95,7 +95,7 @@ def check_complete(world: World) -> None:
     must(is_complete(world), f"the rollout of {image} is not complete: {said.rollout}")
     found = world.look(of(Server))()
     servers = {name: decode_shared(Server, found[name]) for name in world.names if name in found}
-    updated = waiting = unavailable = 0
+    updated = left_alone = unavailable = 0
     for name, server in servers.items():
         machine, alone = world.machines[name], is_left_alone(world, name) or runs_by_hand(world, name)
         is_fit = machine.is_fit()
@@ -107,11 +107,12 @@ def check_complete(world: World) -> None:
             f"{name} runs {machine.running_image}, assigned: {assigned}",
         )
         updated += is_fit and machine.running_image == image
-        waiting += is_fit and machine.running_image != image
+        left_alone += is_fit and machine.running_image != image
         unavailable += not is_fit
-    told = (said.desired, said.updated, said.updating, said.waiting, said.failed, said.unavailable)
-    true = (len(servers), updated, 0, waiting, said.failed if unavailable else 0, unavailable)
-    must(told == true, f"of the pool is said (desired, updated, updating, waiting, failed, unavailable) {told}: {true}")
+    told = (said.desired, said.updated, said.updating, said.waiting, said.left_alone, said.failed, said.unavailable)
+    true = (len(servers), updated, 0, 0, left_alone, said.failed if unavailable else 0, unavailable)
+    names = "desired, updated, updating, waiting, left_alone, failed, unavailable"
+    must(told == true, f"of the pool is said ({names}) {told}: {true}")
     must(said.released is not None and said.released.image_ref == image, f"released is {said.released}, not {image}")
     times = [record.ended_time for record in said.history]
     must(
