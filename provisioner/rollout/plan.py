@@ -111,7 +111,7 @@ def plan(fleet: Fleet, strategy: UpgradeStrategy, now: datetime) -> Plan:
     if strategy.steer_jobs:
         steered = find_steered(fleet, [m for m in busy if m.name not in closed], waiting, now.timestamp())
     expected = None
-    if stage.name == "Rest" and not strategy.windows and not any(m.excluded is not None for m in members):
+    if stage.name == "Rest" and not strategy.windows:
         expected = expect_completion(fleet, len(idle), busy, counts["Updating"] + len(told), room.at_once, now)
     return Plan(
         stage=stage,
