@@ -1,4 +1,4 @@
-"""How lengths of time, and text that others wrote, are told to people: on terminals and on pages alike."""
+"""How lengths of time, counts, and text that others wrote are told to people: on terminals and on pages alike."""
 
 from __future__ import annotations
 
@@ -20,6 +20,12 @@ def some(names: Sequence[str], most: int = 8) -> str:
     """The first names for a sentence, and how many more there are."""
     more = f" and {len(names) - most} more" if len(names) > most else ""
     return ", ".join(names[:most]) + more
+
+
+def quantity(count: int, one: str, many: str = "") -> str:
+    """The count and its noun, with the verb if the sentence has one: `1 server waits`, `2 servers wait`. many: `one`
+    with an s if empty."""
+    return f"{count} {one if count == 1 else many or f'{one}s'}"
 
 
 def ago(moment: datetime, now: datetime) -> str:

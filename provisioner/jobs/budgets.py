@@ -6,6 +6,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
+from provisioner.api.wording import quantity
 from provisioner.cluster.trim import IDENTITY, MOST_ENTRIES, picked
 from provisioner.jobs.pods import Pod, labels_of
 from provisioner.jobs.selectors import Selector, read_selector
@@ -52,9 +53,10 @@ class Budget:
                 f"PodDisruptionBudget {self.key} was not counted yet in its present form: wait for the disruption "
                 "controller of kube-controller-manager, or see whether it runs"
             )
-        allowed = {0: "no disruption", 1: "1 disruption"}.get(self.allowed, f"{self.allowed} disruptions")
+        allowed = quantity(self.allowed, "disruption") if self.allowed else "no disruption"
+        healthy = quantity(self.healthy, "pod is healthy", "pods are healthy")
         return (
-            f"PodDisruptionBudget {self.key} allows {allowed} now ({self.healthy} pods are healthy, "
+            f"PodDisruptionBudget {self.key} allows {allowed} now ({healthy}, "
             f"{self.desired_healthy} must stay so): wait until more of its pods are Ready, add replicas, raise its "
             "maxUnavailable or lower its minAvailable, or delete the pods by hand"
         )

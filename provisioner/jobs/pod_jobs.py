@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from datetime import datetime
 
 from provisioner.api.meta import rfc3339
+from provisioner.api.wording import quantity
 from provisioner.jobs.free import Requests, requests_on
 from provisioner.jobs.gangs import Gang, gang_of
 from provisioner.jobs.pods import (
@@ -109,7 +110,7 @@ def _of_gang(gang: Gang, candidates: Iterable[Pod]) -> PodJob:
     }
     pods = tuple(members.values())
     servers = _nodes(pods)
-    count = "1 pod" if len(pods) == 1 else f"{len(pods)} pods"
+    count = quantity(len(pods), "pod")
     terminating = sum(1 for pod in pods if is_terminating(pod))
     job = Job(
         kind="PodGroup",

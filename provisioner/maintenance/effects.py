@@ -27,6 +27,7 @@ from provisioner.api.node_contract import (
     MaintenanceEffect,
 )
 from provisioner.api.schema import API_VERSION
+from provisioner.api.wording import quantity
 from provisioner.cluster.client import Cluster
 from provisioner.cluster.events import Events
 from provisioner.cluster.json_patch import pointer
@@ -172,7 +173,8 @@ class Effects:
         told = self._workloads.warn(facts.server, facts.pool, step.warn, close_reason(facts.maintenance.name))
         if facts.maintenance.status.warned_time is None or facts.maintenance.status.phase == "Claiming":
             now = self._clock()
-            words = f"{told} jobs were told that they may go on until {rfc3339_micro(step.warn)}"
+            jobs = quantity(told, "job was told that it may", "jobs were told that they may")
+            words = f"{jobs} go on until {rfc3339_micro(step.warn)}"
             first = facts.maintenance.status.warned_time or rfc3339_micro(now)
             status = replace(facts.maintenance.status, warned_time=first)
             self._write(facts, body, note(status, now, "Warned", words), now)

@@ -15,6 +15,7 @@ from typing import Final
 from provisioner.api import NodePool
 from provisioner.api.meta import parse_time, rfc3339
 from provisioner.api.rollout_status import ReleasedImage, RolloutOutcome, RolloutRecord, RolloutStatus, RolloutStop
+from provisioner.api.wording import quantity
 from provisioner.rollout.fleet import MemberState
 from provisioner.rollout.plan import Plan
 from provisioner.rollout.standing import Standing, Target
@@ -108,10 +109,10 @@ def stop_at_failures(course: Course, pool: NodePool, failed: int, now: datetime)
     # What broke since it was complete says nothing of the image; turns are held back by the plan.
     if stopped is None and failed >= strategy.max_failures and course.is_under_way and not was_complete:
         words = (
-            f"{failed} servers failed with Image '{rollout.image_ref}', and spec.upgradeStrategy.maxFailures of "
-            f"NodePool '{pool.name}' is {strategy.max_failures}: look at them (kubectl provision rollout status "
-            f"{pool.name}), then go back (kubectl provision rollout undo {pool.name}), name a better image, or try "
-            f"them again (kubectl provision rollout resume {pool.name})"
+            f"{quantity(failed, 'server')} failed with Image '{rollout.image_ref}', and "
+            f"spec.upgradeStrategy.maxFailures of NodePool '{pool.name}' is {strategy.max_failures}: look at them "
+            f"(kubectl provision rollout status {pool.name}), then go back (kubectl provision rollout undo "
+            f"{pool.name}), name a better image, or try them again (kubectl provision rollout resume {pool.name})"
         )
         stopped = RolloutStop(time=rfc3339(now), reason="Failures", message=words)
     return replace(course, rollout=replace(rollout, stopped=stopped))

@@ -10,6 +10,7 @@ from typing import Final
 from provisioner.api import NodePool
 from provisioner.api.meta import parse_time, rfc3339
 from provisioner.api.rollout_status import RolloutStatus, RolloutStop, WorkloadComparison
+from provisioner.api.wording import quantity
 from provisioner.jobs.ended import EndedJob
 from provisioner.rollout.standing import Standing
 from provisioner.rollout.workloads.compare import WorkloadVerdict, compare
@@ -76,7 +77,7 @@ def _comparison(
         return before
     words = verdict.words
     if counted.fault is not None:
-        words += f"; for {counted.faults} jobs failedIf says nothing, such as {counted.fault}"
+        words += f"; for {quantity(counted.faults, 'job')} failedIf says nothing, such as {counted.fault}"
     if before is not None and (before.old, before.new) == (counted.old, counted.new):
         if counted.counted - parse_time(before.counted_time) < RECOUNT_BEFORE:
             return before

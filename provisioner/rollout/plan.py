@@ -17,6 +17,7 @@ from typing import Final
 
 from provisioner.api.meta import rfc3339
 from provisioner.api.upgrade_strategy import UpgradeStrategy
+from provisioner.api.wording import quantity
 from provisioner.rollout.amounts import resolve_amount
 from provisioner.rollout.closing import find_closed, find_reserved, find_steered
 from provisioner.rollout.completion import expect_completion
@@ -180,7 +181,8 @@ def _stopped(
         if amount is not None and resolve_amount(amount, 100) == 0:
             return Wait("Paused", f"the rollout is paused (spec.upgradeStrategy.{name} is 0)"), None
     if counts["Failed"] >= strategy.max_failures:
-        words = f"{counts['Failed']} servers failed with the new image; the rollout stops at {strategy.max_failures}"
+        failed = quantity(counts["Failed"], "server")
+        words = f"{failed} failed with the new image; the rollout stops at {strategy.max_failures}"
         return Wait("Failures", f"{words} (maxFailures): a person decides how it goes on"), None
     if fleet.halted is not None:
         return Wait("Halted", fleet.halted), None

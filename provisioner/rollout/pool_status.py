@@ -14,6 +14,7 @@ from provisioner.api.codec import to_json
 from provisioner.api.conditions import settle_condition
 from provisioner.api.meta import ConditionStatus, parse_time, rfc3339
 from provisioner.api.rollout_status import RolloutBlocker, RolloutStatus, WaitCount
+from provisioner.api.wording import quantity
 from provisioner.rollout.course import Course
 from provisioner.rollout.plan import Plan
 from provisioner.rollout.standing import Standing
@@ -85,8 +86,9 @@ def _words(rollout: RolloutStatus | None, found: Plan) -> str:
     if found.stopped is not None:
         return found.stopped.words
     working = len(found.working)
+    waiting = quantity(working, "server waits for its jobs", "servers wait for their jobs")
     moves = "servers of other NodePools move in; " if rollout is not None and rollout.moved_time is not None else ""
-    return f"{moves}{found.stage.words}" + (f"; {working} servers wait for their jobs" if working else "")
+    return f"{moves}{found.stage.words}" + (f"; {waiting}" if working else "")
 
 
 def _expected(rollout: RolloutStatus, found: Plan) -> str | None:
@@ -131,7 +133,7 @@ def _conditions(
             (
                 "True",
                 "ServersFailed",
-                f"{numbers['failed']} servers failed with Image '{image}'; each says why in status.upgradeFailure",
+                f"{quantity(numbers['failed'], 'server')} failed with Image '{image}'; see status.upgradeFailure",
             )
             if numbers["failed"]
             else ("False", "NoFailures", "no server failed with the image")

@@ -7,6 +7,7 @@ from collections.abc import Mapping, Sequence
 from typing import Final
 
 from provisioner.api.upgrade_strategy import UpgradeStrategy
+from provisioner.api.wording import quantity
 from provisioner.rollout.amounts import resolve_amount
 from provisioner.rollout.fleet import Member
 from provisioner.rollout.stage import Stage
@@ -81,11 +82,12 @@ class Room:
                 return Wait("Soak", self._stage.words)
             return Wait("Canary" if self._stage.name == "Canary" else "Wave", self._stage.words)
         ours = self._updating + self._failed
-        words = f"{self._updating} servers are on their way to the image, {self._failed} failed"
+        moving = quantity(self._updating, "server is on its way", "servers are on their way")
+        words = f"{moving} to the image, {self._failed} failed"
         if ours >= self._parallel:
             return Wait("Parallel", f"{words}, and {self._parallel} may be so at once (maxParallel)")
         if ours + self._others >= self._unavailable:
-            words += f", {self._others} are out of use for other reasons"
+            words += f", {quantity(self._others, 'is', 'are')} out of use for other reasons"
             return Wait("Unavailable", f"{words}, and {self._unavailable} may be out of use at once (maxUnavailable)")
         return None
 
@@ -101,8 +103,9 @@ class Room:
 
     def _full_domain(self, number: int, domain: str) -> Wait:
         out, cap = self._domain_out[number][domain], self._domain_caps[number][domain]
-        words = f"{out} servers of {self._keys[number]} {domain} are out of use, and {cap} may be at once (domains)"
-        return Wait("Domain", words)
+        place = f"{self._keys[number]} {domain}"
+        words = quantity(out, f"server of {place} is out of use", f"servers of {place} are out of use")
+        return Wait("Domain", f"{words}, and {cap} may be at once (domains)")
 
 
 def _cap(amount: int | str | None, default: str, size: int) -> int:

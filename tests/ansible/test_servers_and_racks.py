@@ -166,7 +166,7 @@ def test_a_server_in_use_is_not_retired_and_a_rack_with_servers_not_deleted(site
     assert f"Server {name} is in use" in ran.failed[0].result["msg"]
     assert "drain" in ran.failed[0].result["remedy"]
     assert "powerState" not in site.read()["spec"] or site.read()["spec"]["powerState"] == "On"
-    assert f"has 1 servers ({name})" in site.run(site.rack(state="absent")).failed[0].result["msg"]
+    assert f"has 1 server ({name})" in site.run(site.rack(state="absent")).failed[0].result["msg"]
 
 
 def test_a_server_that_is_drained_is_switched_off_and_goes_with_its_node_and_the_second_run_finds_nothing(

@@ -143,7 +143,7 @@ def failed_server() -> Server:
 
 
 def stopped() -> PoolView:
-    words = "1 servers failed with Image 'gpu-node-2', and spec.upgradeStrategy.maxFailures of NodePool 'gpu' is 1"
+    words = "1 server failed with Image 'gpu-node-2', and spec.upgradeStrategy.maxFailures of NodePool 'gpu' is 1"
     rollout = a_rollout(
         stage="Canary", passed=0, message=f"stopped: {words}", expected_time=None, blockers=(),
         waits=(WaitCount(reason="Failed", count=1), WaitCount(reason="Halted", count=7)),

@@ -93,7 +93,7 @@ class Site(RackOfNodes):
 
     def stops(self) -> None:
         moment = rfc3339(datetime.now(UTC))
-        self.controller_says(stopped={"time": moment, "reason": "Failures", "message": "1 servers failed"})
+        self.controller_says(stopped={"time": moment, "reason": "Failures", "message": "1 server failed"})
 
     def remove(self) -> None:
         super().remove()
@@ -276,7 +276,7 @@ def test_a_change_by_somebody_else_in_between_is_decided_on_anew(site: Site, mon
 def test_status_tells_of_each_server_and_json_tells_the_same(site: Site) -> None:
     site.patch({"spec": {"imageRef": site.new}})
     there, waits, failed = site.add_in_use(site.new), site.add_in_use(), site.add_in_use(failed=site.new)
-    site.controller_says(message="all servers may follow; 1 servers wait for their jobs")
+    site.controller_says(message="all servers may follow; 1 server waits for its jobs")
     told = site.done("rollout", "status", site.prefix)
     assert "3: 1 updated, 1 waits, 1 failed" in told
     assert [line.split()[:2] for line in told.split("WAITS-FOR\n")[1].splitlines()] == [

@@ -145,7 +145,7 @@ def test_a_worker_that_has_ended_fails_healthz(stop: threading.Event, monkeypatc
         running = run(controller, stop)
         controller.queue.add("a")
         until(lambda: live(process)[0] == 503)
-        assert "[-]workers failed: 1 workers of controller orders have ended" in live(process)[1]
+        assert "[-]workers failed: 1 worker of controller orders ended" in live(process)[1]
         stop.set()
         running.join(180)
         assert live(process)[0] == 200

@@ -146,7 +146,7 @@ def test_what_may_come_right_by_itself_gets_its_time() -> None:
     dark = good_facts(infiniband_ports=good_facts().infiniband_ports[:1])
     world, waits = run(situation(node=node(dark)), (0, {}), (59, {}))
     assert said(waits) == ("Unknown", "Running")
-    assert "InfiniBand: 1 ports" in verified(waits).message
+    assert "InfiniBand: 1 port" in verified(waits).message
     assert said(run(world, (59.5, {"node": node()}))[1]) == ("True", "Passed")
     assert said(run(world, (60, {}))[1]) == ("False", "InfiniBand")
 

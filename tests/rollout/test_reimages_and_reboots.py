@@ -54,7 +54,7 @@ def test_a_server_that_was_reimaged_follows_a_rollout_that_begins_later_as_its_j
     assert images(world) == [new, stale]
     assert status(world).rollout.completed_time is None
     assert (status(world).rollout.message, waits(world)) == (
-        "all servers may follow; 1 servers wait for their jobs",
+        "all servers may follow; 1 server waits for its jobs",
         {"Job": 1},
     )
     world.run(1.5 * HOUR)

@@ -15,6 +15,7 @@ try:
     from provisioner.api import Maintenance, Rack, Server
     from provisioner.api.codec import decode
     from provisioner.api.errors import Forbidden, NeedsHuman, Refused
+    from provisioner.api.wording import quantity, some
     from provisioner.cli.kubectl.filing import read_maintenances
     from provisioner.cluster.resources import BMC_SECRETS, NODES, SECRETS, of
     from provisioner.inventory.register import MANAGER, credentials_name
@@ -138,9 +139,8 @@ def remove_rack(module: Any, cluster: Any) -> dict[str, Any]:
         return {"changed": False, "objects": [{"action": "unchanged", "kind": "Rack", "name": name}], "notes": []}
     servers = [s["metadata"]["name"] for s in cluster.list(of(Server), field_selector=f"spec.rackRef={name}").items]
     if servers:
-        some = ", ".join(sorted(servers)[:8]) + (f" and {len(servers) - 8} more" if len(servers) > 8 else "")
         raise Refused(
-            f"Rack {name} has {len(servers)} servers ({some}), expected none",
+            f"Rack {name} has {quantity(len(servers), 'server')} ({some(sorted(servers))}), expected none",
             hint="retire them first: provisioner.provisioner.server with state absent; or move them to another rack",
         )
     if not module.check_mode:

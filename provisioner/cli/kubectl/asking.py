@@ -15,7 +15,7 @@ from provisioner.api.codec import encode
 from provisioner.api.errors import NotFound, Refused
 from provisioner.api.maintenance import MaintenanceAction, MaintenancePolicy, Requestor
 from provisioner.api.meta import rfc3339
-from provisioner.api.wording import some
+from provisioner.api.wording import quantity, some
 from provisioner.cli import printer
 from provisioner.cli.kubectl.completion import complete_image, complete_pool, complete_server
 from provisioner.cli.kubectl.connection import connection_options
@@ -189,10 +189,10 @@ def tell_what_ends(cluster: Cluster, targets: list[Target]) -> None:
             return
         pods = sorted(key_of(pod) for pod in found if is_evictable(pod))
         if pods:
-            count = "1 pod ends" if len(pods) == 1 else f"{len(pods)} pods end"
+            count = quantity(len(pods), "pod ends", "pods end")
             printer.say(f"node/{target.name} {count} now: {some(pods, NAMED_PODS)}", err=True)
     if len(targets) > NAMED_NODES:
-        printer.say(f"and what runs on {len(targets) - NAMED_NODES} more nodes", err=True)
+        printer.say(f"and what runs on {quantity(len(targets) - NAMED_NODES, 'more node')}", err=True)
 
 
 def requestor_of(ask: Ask, user: str, now: datetime) -> Requestor:

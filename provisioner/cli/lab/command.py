@@ -11,6 +11,7 @@ from typing import Final
 import click
 import structlog
 
+from provisioner.api.wording import quantity
 from provisioner.cli import printer
 from provisioner.cli.lab.parts import (
     RECIPES,
@@ -88,7 +89,7 @@ def up(name: str, memory_mib: int, timeout_seconds: float, servers: str, http_bo
         report.begin("trying KVM")
         rack = describe_demo_rack(state, tools, memory_mib, servers, http_boot, part_files(built.folder)["kernel"])
         words = {"kvm": "under KVM", "tcg": "emulated: KVM does not boot Linux on this machine"}[rack.accelerator]
-        report.line("machines", f"{len(rack.description.servers)} servers with {memory_mib} MiB, {words}")
+        report.line("machines", f"{quantity(len(rack.description.servers), 'server')} with {memory_mib} MiB, {words}")
         report.begin("starting the control plane")
         state.fresh_directory()
         rack.prepare(demo_up.now())
@@ -103,7 +104,7 @@ def up(name: str, memory_mib: int, timeout_seconds: float, servers: str, http_bo
             attestation = "Required" if proves else "Optional"
             run_step(state, "publish", name, f"--pool={pool}", f"--attestation={attestation}")
         run_step(state, "register", name, *daemon_arguments(memory_mib, servers, http_boot))
-        servers_of = f"{rack.description.name}: {len(rack.description.servers)} servers"
+        servers_of = f"{rack.description.name}: {quantity(len(rack.description.servers), 'server')}"
         report.line("rack", f"{servers_of} registered, powered on through their BMCs")
     run_step(state, "follow", name, f"--timeout={timeout_seconds}", f"--servers={servers}", show=True)
     printer.say("", "next: make demo-shell (kubectl on PATH) · make demo-rollout · make demo-reimage · make demo-down")

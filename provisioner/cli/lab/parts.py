@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final, get_args
 
 from provisioner.api.errors import NeedsHuman
+from provisioner.api.wording import quantity
 from provisioner.cli.progress import Progress
 
 if TYPE_CHECKING:
@@ -158,9 +159,10 @@ def build_demo_image(
     digest = built.digest[:15]
     state.directory.mkdir(parents=True, exist_ok=True)
     state.image_record(pool).write_text(str(built.folder))
+    layers = quantity(len(built.manifest.layers), "layer")
     report.line(
         "image",
-        f"{recipe.name} ({DISTRIBUTION}) {digest}…  {len(built.manifest.layers)} layers, {root / 1e6:.0f} MB",
+        f"{recipe.name} ({DISTRIBUTION}) {digest}…  {layers}, {root / 1e6:.0f} MB",
         "cached" if built.reused else "built",
         time.monotonic() - begin,
     )

@@ -10,7 +10,7 @@ from typing import Any, Final
 from provisioner.api import Image, NodePool
 from provisioner.api.conditions import find_condition
 from provisioner.api.meta import parse_time, rfc3339
-from provisioner.api.wording import some
+from provisioner.api.wording import quantity, some
 from provisioner.cli.kubectl.failing import BadInput
 from provisioner.cli.kubectl.moments import span
 from provisioner.cli.rollout.pool_view import PoolView, with_image
@@ -178,8 +178,7 @@ def undo(view: PoolView, name: str, image: Image | None) -> Change:
 
 
 def _count(standings: Iterable[Standing]) -> str:
-    count = len(list(standings))
-    return "1 server has" if count == 1 else f"{count} servers have"
+    return quantity(len(list(standings)), "server has", "servers have")
 
 
 def _share(view: PoolView) -> str:
@@ -197,7 +196,7 @@ def _first(view: PoolView) -> str:
     if not canary.count:
         return "no canary"
     where = f" with {canary.selector}" if canary.selector else ""
-    servers = "1 server" if canary.count == 1 else f"{canary.count} servers"
+    servers = quantity(canary.count, "server")
     return f"{servers}{where} as canary, in use for {span(canary.soak_seconds)} before others follow"
 
 

@@ -8,6 +8,7 @@ from typing import Final
 
 import click
 
+from provisioner.api.wording import quantity
 from provisioner.cli.kubectl.printing import clip, plain
 from provisioner.cli.rollout.pool_view import PoolView
 from provisioner.cli.rollout.screen import LOOKS, count_looks, count_words, headline, state_of
@@ -28,7 +29,7 @@ def draw_fleet(view: PoolView, columns: int, rows: int, *, colour: bool) -> str:
     top.append(counted + (f"; expected {expected}" if expected else ""))
     room = max(1, rows - len(top) - 4)
     lines, left = _racks(list(view.standings.values()), columns, room, colour=colour)
-    more = [f"and {left} more servers" if left > 1 else "and 1 more server"] if left else []
+    more = [f"and {quantity(left, 'more server')}"] if left else []
     shown = [clip(plain(line), columns) for line in top] + ["", *lines, *more, "", clip(LEGEND, columns)]
     return "\n".join(shown[:rows]) + "\n"
 

@@ -9,7 +9,7 @@ from datetime import UTC, datetime
 from typing import Final
 
 from provisioner.api.meta import rfc3339
-from provisioner.api.wording import some
+from provisioner.api.wording import quantity, some
 from provisioner.cli.kubectl.moments import ago, span
 from provisioner.cli.kubectl.printing import WIDTH, clip, screen, table
 from provisioner.cli.rollout.planning import Proposal
@@ -41,7 +41,7 @@ def render_plan(proposal: Proposal, *, everything: bool = False) -> str:
 def _headline(proposal: Proposal) -> str:
     pool, moves = proposal.view.pool, proposal.forecast.moves
     size = len(proposal.view.standings)
-    going = "1 server" if len(moves) == 1 else f"{len(moves)} servers"
+    going = quantity(len(moves), "server")
     return f"{pool.name} to Image {pool.spec.image_ref}: {going} of {size} would go; nothing was changed"
 
 
@@ -49,7 +49,8 @@ def _now(proposal: Proposal) -> Iterable[str]:
     found, view = proposal.forecast.first, proposal.view
     counts = Counter(standing.state for standing in view.standings.values())
     if counts["Updated"] or counts["Updating"]:
-        yield f"{counts['Updated']} have the image, {counts['Updating']} are on their way"
+        updated, updating = quantity(counts["Updated"], "has", "have"), quantity(counts["Updating"], "is", "are")
+        yield f"{updated} the image, {updating} on their way"
     if found.stopped is not None:
         yield f"nothing goes on: {found.stopped.words}"
         return
@@ -65,9 +66,8 @@ def _now(proposal: Proposal) -> Iterable[str]:
 
 def _stages(proposal: Proposal) -> Iterable[str]:
     for part in proposal.forecast.parts:
-        servers = "1 server" if part.servers == 1 else f"{part.servers} servers"
         begins, over = _when(part.begins, proposal), _when(part.ends, proposal)
-        yield f"{_name(part, proposal)}: {servers}; begins {begins}, is over {over}"
+        yield f"{_name(part, proposal)}: {quantity(part.servers, 'server')}; begins {begins}, is over {over}"
 
 
 def _name(part: Part | Move, proposal: Proposal) -> str:
@@ -109,7 +109,7 @@ def _costs(proposal: Proposal) -> Iterable[str]:
         return
     seconds = sum(move.ends - move.begins for move in moves)
     each = span(proposal.fleet.attempt.total_seconds())
-    servers = "1 server is" if len(moves) == 1 else f"{len(moves)} servers are"
+    servers = quantity(len(moves), "server is", "servers are")
     words = f"{servers} out of use for {each} each: {seconds / 3600:.1f} server-hours"
     gpus = proposal.view.pool.spec.verification.expected.gpus
     if gpus is not None and gpus.count:
@@ -138,7 +138,7 @@ def _stays(proposal: Proposal) -> Iterable[str]:
     for words, names in list(by_words.items())[:SHOWN_STAYS]:
         yield f"{some(names)}: {words}"
     if len(by_words) > SHOWN_STAYS:
-        yield f"and for {len(by_words) - SHOWN_STAYS} more reasons others"
+        yield f"and others for {quantity(len(by_words) - SHOWN_STAYS, 'more reason')}"
 
 
 def _why_it_stays(name: str, wait: Wait) -> str:

@@ -16,7 +16,7 @@ from typing import Final
 
 from provisioner.api.meta import parse_time
 from provisioner.api.rollout_status import RolloutStatus
-from provisioner.api.wording import some
+from provisioner.api.wording import quantity, some
 from provisioner.cli.kubectl.moments import ago
 from provisioner.cli.kubectl.printing import clip, screen, table
 from provisioner.cli.kubectl.status_command import waits_for
@@ -97,7 +97,7 @@ def headline(view: PoolView) -> str:
     if rollout.completed_time is not None:
         done = ago(parse_time(rollout.completed_time), view.now)
         left = sum(wait.count for wait in rollout.waits)
-        but_for = f", but for {left} server{'s' * (left != 1)}" if left else ""
+        but_for = f", but for {quantity(left, 'server')}" if left else ""
         return f"{name} runs Image {wanted}: its rollout{came} was complete {done} ago{but_for}"
     since = ago(parse_time(rollout.started_time), view.now)
     words = f"{name} {'goes back' if goes_back else 'moves'}{came} to Image {wanted}, since {since}"
@@ -127,11 +127,7 @@ def _stage(view: PoolView) -> Iterable[str]:
 
 def count_words(counts: Mapping[str, int]) -> str:
     """`8: 1 updated, 6 wait, 1 failed`."""
-    said = [
-        f"{counts[state]} {look.word if counts[state] == 1 else look.many}"
-        for state, look in LOOKS.items()
-        if counts.get(state)
-    ]
+    said = [quantity(counts[state], look.word, look.many) for state, look in LOOKS.items() if counts.get(state)]
     return f"{sum(counts.values())}: {', '.join(said)}" if said else "none"
 
 
@@ -176,7 +172,7 @@ def _waits(view: PoolView) -> Iterable[str]:
 def _jobs(view: PoolView) -> Iterable[str]:
     blockers = view.rollout.blockers if view.rollout is not None else ()
     for blocker in blockers[:SHOWN_BLOCKERS]:
-        servers = "1 server waits" if blocker.servers == 1 else f"{blocker.servers} servers wait"
+        servers = quantity(blocker.servers, "server waits", "servers wait")
         yield f"{blocker.job}: {servers} for it, {_end(blocker.expected_time, view)}"
     if len(blockers) > SHOWN_BLOCKERS:
         yield f"and {len(blockers) - SHOWN_BLOCKERS} more"

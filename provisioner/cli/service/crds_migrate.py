@@ -8,6 +8,7 @@ from pathlib import Path
 import click
 
 from provisioner.api.crd import all_crds
+from provisioner.api.wording import quantity
 from provisioner.cli import printer
 from provisioner.cli import progress as shown
 from provisioner.cli.options import kubeconfig_option
@@ -73,8 +74,8 @@ def migrate_command(
                 report=_Bar(bar),
             )
         printer.say(
-            f"{name}: {done.written} objects written as {done.version}, {done.others_wrote} by others meanwhile, "
-            f"{done.gone} gone"
+            f"{name}: {quantity(done.written, 'object')} written as {done.version}, "
+            f"{done.others_wrote} by others meanwhile, {done.gone} gone"
         )
 
 

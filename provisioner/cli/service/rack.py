@@ -14,6 +14,7 @@ import yaml
 
 from provisioner.api import Rack, documents
 from provisioner.api.server import Acceptance
+from provisioner.api.wording import quantity
 from provisioner.cli import printer
 from provisioner.cli.options import kubeconfig_option
 from provisioner.cli.progress import Progress
@@ -228,8 +229,7 @@ def _show_mistakes(bad: BadPackingList, output: str) -> None:
         )
     for note in bad.notes:
         printer.say(f"note: {note}", err=True)
-    count = len(bad.mistakes)
-    printer.say(f"{count} mistake{'s' if count != 1 else ''}; nothing was registered", err=True)
+    printer.say(f"{quantity(len(bad.mistakes), 'mistake')}; nothing was registered", err=True)
 
 
 def _show_text(outcome: Outcome, notes: tuple[str, ...], dry_run: bool) -> None:

@@ -12,6 +12,7 @@ import yaml
 from provisioner.api import AddressBlock, Maintenance, Rack, Server, VPCAttachment
 from provisioner.api.codec import decode
 from provisioner.api.errors import Refused
+from provisioner.api.wording import quantity
 from provisioner.cli import printer
 from provisioner.cli.options import kubeconfig_option
 from provisioner.cluster.client import BUSY_SECONDS, Cluster, Object
@@ -67,7 +68,7 @@ def retire(name: str, dry_run: bool, wait_seconds: float, kubeconfig: Path | Non
     if dry_run:
         for step in steps:
             printer.say(f"- {step.kind} {step.name}")
-        printer.say(f"dry run: {len(steps)} objects would be deleted; nothing was")
+        printer.say(f"dry run: {quantity(len(steps), 'object')} would be deleted; nothing was")
         return
     for step in steps:
         _delete(cluster, step)
@@ -81,9 +82,10 @@ def retire(name: str, dry_run: bool, wait_seconds: float, kubeconfig: Path | Non
         for each in left[:MOST_LINES]:
             printer.say(f"left: {each}", err=True)
         raise Refused(
-            f"{len(left)} things of rack {name} are left", hint="see whether the controllers run, and run it again"
+            f"{quantity(len(left), 'object')} of rack {name} left",
+            hint="see whether the controllers run, and run it again",
         )
-    printer.say(f"rack {name} is gone: {len(steps)} objects deleted, nothing left")
+    printer.say(f"rack {name} is gone: {quantity(len(steps), 'object')} deleted, nothing left")
 
 
 def _connect(kubeconfig: Path | None) -> Cluster:

@@ -9,6 +9,7 @@ from typing import Any
 import click
 
 from provisioner.api.upgrade_strategy import LONGEST_SOAK_SECONDS, Canary, Stragglers, UpgradeDeadline, UpgradeStrategy
+from provisioner.api.wording import quantity
 from provisioner.cli import printer
 from provisioner.cli.progress import Progress
 from provisioner.rollout.simulate.figures import Figures, compare
@@ -185,7 +186,8 @@ def simulate_rollout(
         progress.begin("simulating")
         found = compare(scenario, [make_policy(name, scenario, strategy) for name in policies])
     printer.say(
-        f"{nodes} servers of {gpus} GPUs; jobs ask for {load_of(scenario.jobs, question):.0%} of them at the begin"
+        f"{quantity(nodes, 'server')} of {quantity(gpus, 'GPU')}; "
+        f"jobs ask for {load_of(scenario.jobs, question):.0%} of them at the begin"
     )
     printer.show(table(found))
     if late := [f"{figures.outcome.policy} {figures.not_started}" for figures in found if figures.not_started]:
@@ -193,7 +195,7 @@ def simulate_rollout(
     if svg is not None:
         first = found[0].outcome
         end = scenario.longest if first.makespan is None else first.makespan
-        svg.write_text(draw_fleet(f"{nodes} servers, {first.policy}", nodes, first.samples, end))
+        svg.write_text(draw_fleet(f"{quantity(nodes, 'server')}, {first.policy}", nodes, first.samples, end))
         printer.say(f"drew {svg}")
 
 

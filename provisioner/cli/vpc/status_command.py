@@ -12,6 +12,7 @@ from provisioner.api.codec import decode
 from provisioner.api.conditions import find_condition
 from provisioner.api.errors import NotFound
 from provisioner.api.schema import API_VERSION
+from provisioner.api.wording import quantity
 from provisioner.cli import printer
 from provisioner.cli.kubectl.asking import KubectlCommand
 from provisioner.cli.kubectl.completion import complete_vpc
@@ -110,7 +111,7 @@ def render_vpc(vpc: VPC, attachments: Sequence[VPCAttachment], *, wide: bool = F
     """What the VPC has, and a line for each of its attachments. Pure."""
     enforced = sum(1 for each in attachments if standing_of(each) == "Enforced")
     vni = f"VNI {vpc.status.vni}" if vpc.status.vni is not None else "without a VNI"
-    count = f"{len(attachments)} attachment{'' if len(attachments) == 1 else 's'}"
+    count = quantity(len(attachments), "attachment")
     headline = f"{vpc.metadata.namespace}/{vpc.name} {vni}, {count}, {enforced} enforced"
     waits, spec = vpc_waits_for(vpc), vpc.spec
     told = screen(

@@ -18,6 +18,7 @@ from provisioner.api.node_contract import (
     VERIFICATION_TAINT,
 )
 from provisioner.api.node_facts import NodeFacts
+from provisioner.api.wording import quantity
 from provisioner.cli.kubectl.moments import ago
 from provisioner.cli.kubectl.printing import clip
 from provisioner.cli.why.subject import Subject
@@ -202,7 +203,8 @@ def events(subject: Subject) -> Iterable[str]:
     if left_out:
         name = subject.server.name
         lines.append(
-            f"{left_out} older ones are left out: kubectl get events --field-selector involvedObject.name={name}"
+            f"{quantity(left_out, 'older one is', 'older ones are')} left out: "
+            f"kubectl get events --field-selector involvedObject.name={name}"
         )
     for event in sorted(told.values(), key=event_time)[-SHOWN_EVENTS:]:
         moment = event_time(event)

@@ -10,6 +10,7 @@ from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from typing import Final, Protocol
 
+from provisioner.api.wording import quantity
 from provisioner.cluster.controller import ReconcileObserver
 from provisioner.cluster.health.checks import Check, Verdict, ill, well
 
@@ -133,19 +134,22 @@ class Process:
     def _workers(self) -> Verdict:
         for controller in self._controllers:
             if dead := controller.dead_workers():
-                return ill(f"{dead} workers of controller {controller.name} have ended")
+                return ill(f"{quantity(dead, 'worker')} of controller {controller.name} ended")
             seconds = controller.longest_seconds()
             if seconds > WORK_SECONDS:
                 return ill(f"controller {controller.name} has worked on one key for {seconds:.0f} s")
-        return well(f"{len(self._controllers)} controllers")
+        return well(quantity(len(self._controllers), "controller"))
 
     def _queues(self) -> Verdict:
         for controller in self._controllers:
             seconds = controller.queue.standing_seconds()
             if seconds > WORK_SECONDS:
-                return ill(f"{len(controller.queue)} keys of controller {controller.name} stand for {seconds:.0f} s")
+                of = f"of controller {controller.name}"
+                keys = quantity(len(controller.queue), f"key {of} stands", f"keys {of} stand")
+                return ill(f"{keys} for {seconds:.0f} s")
+        waiting = sum(len(each.queue) for each in self._controllers)
         oldest = max((each.queue.oldest_seconds() for each in self._controllers), default=0.0)
-        return well(f"{sum(len(each.queue) for each in self._controllers)} keys wait, the oldest for {oldest:.0f} s")
+        return well(f"{quantity(waiting, 'key waits', 'keys wait')}, the oldest for {oldest:.0f} s")
 
     def _watches(self) -> Verdict:
         for cache in self._caches:
@@ -154,7 +158,7 @@ class Process:
             seconds = cache.turned_seconds()
             if seconds > WORK_SECONDS:
                 return ill(f"the watch of {cache.kind} has hung for {seconds:.0f} s")
-        return well(f"{len(self._caches)} watches")
+        return well(quantity(len(self._caches), "watch", "watches"))
 
     def _api_server(self) -> Verdict:
         seconds = self._answered_ago()

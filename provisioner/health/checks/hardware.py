@@ -11,6 +11,7 @@ from collections.abc import Iterator
 from provisioner.api.node_facts import InfinibandPortFacts, NodeFacts, PciFacts
 from provisioner.api.pool_settings import ExpectedGpus, ExpectedInfiniband, ExpectedInventory
 from provisioner.api.server import Server
+from provisioner.api.wording import quantity
 from provisioner.health.checks.finding import Finding, fine, wrong
 
 _MIB = 1024 * 1024
@@ -79,22 +80,22 @@ def _interfaces(server: Server, expected: int | None, facts: NodeFacts) -> Findi
         return wrong(
             "Interfaces",
             "TooFew",
-            observed=f"{count} network interfaces with a PCI device",
+            observed=f"{quantity(count, 'network interface')} with a PCI device",
             expected=f"at least {expected}",
             remedy="look for a card that is missing on PCI or has no driver (on the node: lspci -k), or correct the "
             "pool's spec.verification.expected.nics",
         )
-    return fine("Interfaces", f"{len(registered)} registered interfaces found, {count} with a PCI device")
+    return fine("Interfaces", f"{quantity(len(registered), 'registered interface')} found, {count} with a PCI device")
 
 
 def _disks(expected: int, facts: NodeFacts) -> Finding:
     names = ", ".join(disk.name for disk in facts.disks) or "none"
     if len(facts.disks) >= expected:
-        return fine("Disks", f"{len(facts.disks)} disks ({names})")
+        return fine("Disks", f"{quantity(len(facts.disks), 'disk')} ({names})")
     return wrong(
         "Disks",
         "TooFew",
-        observed=f"{len(facts.disks)} disks ({names})",
+        observed=f"{quantity(len(facts.disks), 'disk')} ({names})",
         expected=f"at least {expected}",
         remedy="reseat or replace the missing disk, or correct the pool's spec.verification.expected.disks",
     )
@@ -113,7 +114,7 @@ def _gpus(expected: ExpectedGpus, facts: NodeFacts) -> Finding:
         return wrong(
             "GPUs",
             "WrongCount",
-            observed=f"{len(gpus)} GPUs {wanted} on PCI (of this vendor: {_by_device(of_vendor)})",
+            observed=f"{quantity(len(gpus), 'GPU')} {wanted} on PCI (of this vendor: {_by_device(of_vendor)})",
             expected=f"{expected.count} of {wanted}",
             remedy="look for a GPU that fell off the bus (on the node: dmesg | grep -i xid; lspci -nn), power-cycle "
             "the server, replace the GPU, or correct the pool's spec.verification.expected.gpus",
@@ -124,10 +125,10 @@ def _gpus(expected: ExpectedGpus, facts: NodeFacts) -> Finding:
             "GPUs",
             "NoDriver",
             observed=f"no driver is bound to {', '.join(bare)}",
-            expected=f"a driver on each of {len(gpus)} GPUs",
+            expected=f"a driver on each of {quantity(len(gpus), 'GPU')}",
             remedy="see why the driver did not load (on the node: dmesg; lsmod), or publish an image that has it",
         )
-    return fine("GPUs", f"{len(gpus)} GPUs {wanted}" + (f", driver {_drivers(gpus)}" if gpus else ""))
+    return fine("GPUs", f"{quantity(len(gpus), 'GPU')} {wanted}" + (f", driver {_drivers(gpus)}" if gpus else ""))
 
 
 def _by_device(functions: list[PciFacts]) -> str:
@@ -146,7 +147,7 @@ def _infiniband(expected: ExpectedInfiniband, facts: NodeFacts) -> Finding:
         return wrong(
             "InfiniBand",
             "WrongCount",
-            observed=f"{len(ports)} ports ({', '.join(_port(port) for port in ports) or 'none'})",
+            observed=f"{quantity(len(ports), 'port')} ({', '.join(_port(port) for port in ports) or 'none'})",
             expected=f"{expected.ports}",
             remedy="look for an adapter that is missing on PCI (on the node: lspci | grep -i mellanox), or correct the "
             "pool's spec.verification.expected.infiniband",
@@ -169,7 +170,7 @@ def _infiniband(expected: ExpectedInfiniband, facts: NodeFacts) -> Finding:
             expected=f"at least {expected.rate_gbps} Gb/s on every port",
             remedy="clean or replace cable and transceiver (on the node: ibstat, mlxlink)",
         )
-    return fine("InfiniBand", f"{len(ports)} ports as expected")
+    return fine("InfiniBand", f"{quantity(len(ports), 'port')} as expected")
 
 
 def _port(port: InfinibandPortFacts) -> str:

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from typing import Final
 
 from provisioner.api.errors import NeedsHuman
+from provisioner.api.wording import quantity
 
 _TOLD: Final = 50
 """More failures of one gate have one cause, and a person reads no more."""
@@ -40,7 +41,7 @@ class GatesFailed(NeedsHuman):
             told += [failure.render() for failure in own[:_TOLD]]
             if len(own) > _TOLD:
                 told.append(f"{gate}: {len(own) - _TOLD} more")
-        many = f"{len(failures)} failure{'' if len(failures) == 1 else 's'}"
+        many = quantity(len(failures), "failure")
         super().__init__(
             f"image {image!r} not built: {many} in {', '.join(gates)}\n" + "\n".join(told) + "\n",
             hint="correct each; what may stay goes into the recipe's `gates`, with its reason",

@@ -10,6 +10,7 @@ from collections.abc import Iterator, Mapping
 from pathlib import PurePosixPath
 from typing import Final
 
+from provisioner.api.wording import quantity
 from provisioner.image.gates.allowed import reason_for
 from provisioner.image.gates.failure import Failure
 from provisioner.image.gates.read.squashfs import Squashfs
@@ -98,7 +99,7 @@ def check_packed_times(packed: Mapping[str, Squashfs], epoch: int) -> Iterator[F
             yield Failure(TIMES, f"layer {layer}", f"made at {squashfs.made}", f"{epoch} or before", remedy)
         newer = [file for file in squashfs.files if file.changed > epoch]
         if newer:
-            observed = f"{len(newer)} files changed after it, /{newer[0].path} at {newer[0].changed}"
+            observed = f"{quantity(len(newer), 'file')} changed after it, /{newer[0].path} at {newer[0].changed}"
             yield Failure(TIMES, f"layer {layer}", observed, f"{epoch} or before", remedy)
 
 

@@ -24,6 +24,7 @@ from typing import Final, Protocol
 from provisioner.api import Image
 from provisioner.api.errors import Conflict, Refused
 from provisioner.api.values import Sha256Digest
+from provisioner.api.wording import quantity
 from provisioner.cluster.resources import ResourceType, of
 from provisioner.image.finished.store import folder_name
 from provisioner.image.registry.artifact import tag_of
@@ -181,7 +182,8 @@ def _sweep(store: Path, rules: RetentionRules, now: datetime, tell: Callable[[st
             file.path.unlink(missing_ok=True)
     if unneeded or leftovers:
         freed = sum(file.size_bytes for file in (*unneeded, *leftovers))
-        tell(f"{len(unneeded)} parts and {len(leftovers)} leftovers deleted: {freed / 1e6:.1f} MB")
+        files = f"{quantity(len(unneeded), 'part')} and {quantity(len(leftovers), 'leftover')}"
+        tell(f"{files} deleted: {freed / 1e6:.1f} MB")
 
 
 def _refuse_another_cluster(fleet: Fleet, survey: Survey, marks: Mapping[Sha256Digest, str], store: Path) -> None:
@@ -189,7 +191,7 @@ def _refuse_another_cluster(fleet: Fleet, survey: Survey, marks: Mapping[Sha256D
     stored = {image.digest for image in survey.images if image.digest not in marks}
     if stored and stored.isdisjoint(image.digest for image in fleet.images):
         raise Refused(
-            f"this cluster has an Image for none of the {len(stored)} images in {store}",
+            f"this cluster has an Image for none of the {quantity(len(stored), 'image')} in {store}",
             hint="is it the right cluster (--kubeconfig), and the right store? If they are all unwanted, delete the "
             "folders by hand",
         )

@@ -7,6 +7,7 @@ from typing import Final
 
 from provisioner.api.maintenance import TimelineEntry
 from provisioner.api.meta import parse_time, rfc3339
+from provisioner.api.wording import quantity
 from provisioner.maintenance.facts import MaintenanceFacts, host_obstacle, image_obstacle
 from provisioner.maintenance.phases.reboot_methods import explain_no_method, possible_methods
 from provisioner.maintenance.requests.effective import may_interrupt, protected_jobs
@@ -86,7 +87,7 @@ def refused_before(facts: MaintenanceFacts, now: datetime) -> list[Blocked]:
     until = parse_time(refused[0].time) + timedelta(seconds=seconds)
     if not now < until <= now + timedelta(seconds=seconds):  # later only by a clock that was ahead
         return []
-    tried = f"tried {len(refused)} times, and again at {rfc3339(until)}"
+    tried = f"tried {quantity(len(refused), 'time')}, and again at {rfc3339(until)}"
     return [("Node", facts.node.name, f"{refused[0].message[:800]}; {tried}")]
 
 

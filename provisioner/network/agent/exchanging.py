@@ -16,6 +16,7 @@ from pathlib import Path
 from typing import Final, Protocol
 
 from provisioner.api.dpu_network import DPUEvpn, DPUNetworkSpec
+from provisioner.api.wording import quantity
 from provisioner.network.agent.boot.plane import ServedBoot
 from provisioner.network.agent.dhcp.served import ServedPort
 from provisioner.network.agent.held_routes import HeldRoutes, forget, read, write
@@ -236,7 +237,8 @@ def _standing(exchange: Exchange, learned: Learned, evpn: DPUEvpn) -> Exchanged:
         return Exchanged(
             False,
             "RoutesRefused",
-            f"{unreadable} routes are not as DPUs announce them, and are not believed: see `show bgp l2vpn evpn`, and "
+            f"{quantity(unreadable, 'route is', 'routes are')} not as DPUs announce them, and not believed: "
+            "see `show bgp l2vpn evpn`, and "
             "who else the reflectors take routes from",
         )
     return Exchanged(True, "Exchanged", "bgpd announces what passes here, and hears of what others have")

@@ -7,6 +7,7 @@ import json
 from pathlib import Path
 from typing import Any, Final
 
+from provisioner.api.wording import quantity
 from provisioner.network.evpn.configuration import (
     Configuration,
     Section,
@@ -64,7 +65,8 @@ class Bgpd:
             rest = commands(wanted, after)
             raise BgpdFailed(
                 f"bgpd runs with something else than it was told: `{rest[0] if rest else '?'}` is missing or too "
-                f"much, and {max(len(rest) - 1, 0)} more lines: see `show running-config` and who else changes it"
+                f"much, and {quantity(max(len(rest) - 1, 0), 'more line')}: see `show running-config` and who else "
+                "changes it"
             )
 
     def refresh(self) -> None:

@@ -7,6 +7,7 @@ from collections.abc import Iterable
 from typing import Final
 
 from provisioner.api.dpu_network import DPUNetworkSpec
+from provisioner.api.wording import quantity
 from provisioner.network.evpn.bgpd import Bgpd
 from provisioner.network.evpn.learn import (
     NOTHING_HEARD,
@@ -82,8 +83,8 @@ class Exchange:
         if announced != wanted:
             vni, prefix = min(wanted ^ announced)
             raise BgpdFailed(
-                f"bgpd announces {len(announced)} routes, of which it was told {len(wanted & announced)} of "
-                f"{len(wanted)}; {prefix} in VNI {vni} is the first that differs: see which DPU announces by this "
+                f"bgpd announces {quantity(len(announced), 'route')}, of which it was told {len(wanted & announced)} "
+                f"of {len(wanted)}; {prefix} in VNI {vni} is the first that differs: see which DPU announces by this "
                 "one's route distinguisher (`show bgp l2vpn evpn`), take that one's port away, and restart bgpd here"
             )
         return told

@@ -13,6 +13,7 @@ from provisioner.api.conditions import merge_conditions
 from provisioner.api.infiniband_network import InfiniBandNetworkStatus
 from provisioner.api.infiniband_rules import DEFAULT_PKEY
 from provisioner.api.meta import ConditionStatus, rfc3339
+from provisioner.api.wording import quantity
 from provisioner.network.infiniband.verify import NAMED, Findings
 
 APPLIED: Final = "Applied"
@@ -44,7 +45,9 @@ def after_reading(
     before, generation = network.status, network.metadata.generation
     if findings.agrees:
         whose = "the P_Key tables of all ports agree" if read_from == "Ports" else "UFM's own word"
-        absent = f"; {len(findings.absent)} ports are not on the fabric" if findings.absent else ""
+        absent = (
+            f"; {quantity(len(findings.absent), 'port is', 'ports are')} not on the fabric" if findings.absent else ""
+        )
         applied = _condition(network, APPLIED, "True", "ReadBack", f"Read back: {whose}{absent}.", now)
     else:
         applied = _condition(
@@ -105,7 +108,9 @@ def _limited(network: InfiniBandNetwork, findings: Findings, now: datetime, read
     if findings.default_limited == "No":
         full = findings.full_by_default
         which = (
-            f"{len(full)} ports ({', '.join(full[:NAMED])}{', …' if len(full) > NAMED else ''})" if full else "ports"
+            f"{quantity(len(full), 'port')} ({', '.join(full[:NAMED])}{', …' if len(full) > NAMED else ''})"
+            if full
+            else "ports"
         )
         return _condition(
             network,

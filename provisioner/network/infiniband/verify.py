@@ -12,6 +12,7 @@ from typing import Final, Literal
 
 from provisioner.api.infiniband_network import InfiniBandNetworkSpec
 from provisioner.api.infiniband_rules import DEFAULT_PKEY
+from provisioner.api.wording import quantity
 
 FULL: Final = 0x8000
 """Bit of full membership. The others are the P_Key."""
@@ -69,9 +70,9 @@ class Findings:
         """What differs, for people; empty where nothing does."""
         parts = []
         if self.surplus:
-            parts.append(f"{len(self.surplus)} memberships that nobody wants ({_examples(self.surplus)})")
+            parts.append(f"{quantity(len(self.surplus), 'membership')} that nobody wants ({_examples(self.surplus)})")
         if self.lacking:
-            parts.append(f"{len(self.lacking)} that are missing ({_examples(self.lacking)})")
+            parts.append(f"{quantity(len(self.lacking), 'that is', 'that are')} missing ({_examples(self.lacking)})")
         return ", ".join(parts)
 
 

@@ -7,6 +7,7 @@ from typing import Final, Literal
 
 from provisioner.api.rollout_status import JobTally
 from provisioner.api.upgrade_strategy import WorkloadGate
+from provisioner.api.wording import quantity
 from provisioner.rollout.workloads.evidence import least_difference
 
 PRESUMED_AT_MOST: Final = 0.5
@@ -42,7 +43,8 @@ def compare(old: JobTally, new: JobTally, gate: WorkloadGate, *, running: int) -
     least = 100 * least_difference(
         old, begun, gate.confidence_percent / 100, old_at_most=PRESUMED_AT_MOST if presumed else 1.0
     )
-    counts = f"{_counted(new)} on the new image{f', where {running} more run' if running else ''}, {_counted_old(old)}"
+    others = f", where {quantity(running, 'more runs', 'more run')}" if running else ""
+    counts = f"{_counted(new)} on the new image{others}, {_counted_old(old)}"
     if least > gate.tolerance_percent:
         return WorkloadVerdict(name="Bad", least_more_percent=least, words=f"{counts}: {_difference(least, gate)}")
     missing = gate.minimum_jobs - new.ended

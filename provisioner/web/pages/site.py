@@ -14,7 +14,7 @@ from flask import Response, g, render_template
 from markupsafe import Markup
 
 from provisioner.api.meta import read_time, rfc3339
-from provisioner.api.wording import ago, plain, span
+from provisioner.api.wording import ago, plain, quantity, span
 from provisioner.cluster.leadership import NoLeader
 from provisioner.web.access.guard import Guard
 from provisioner.web.broadcast import Broadcast
@@ -77,12 +77,13 @@ class Site:
         return Response(self.render("missing.html", words=words), status=404)
 
 
-def filters(now: Callable[[], datetime]) -> dict[str, Callable[[Any], str]]:
+def filters(now: Callable[[], datetime]) -> dict[str, Callable[..., str]]:
     """What templates make of values."""
     return {
         "ago_words": lambda text: _ago(text, now()),
         "seconds_words": lambda seconds: f"{seconds:.1f} s" if seconds < 10 else f"{seconds:.0f} s",
         "length_words": span,
+        "quantity": quantity,
     }
 
 

@@ -250,7 +250,7 @@ def test_a_boot_storm_of_others_is_passed_over(host: Host) -> None:
         log.write(others * 8_000)
     host.turn()
     host.turn()
-    assert "1 more were not told: too many at a time" in host.lines[-1]
+    assert "1 more was not told: too many at a time" in host.lines[-1]
     host.logs()
     host.turn()
     assert "HTTP GET /boot.ipxe" in host.lines[-1]

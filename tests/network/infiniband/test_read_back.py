@@ -43,7 +43,7 @@ def test_tables_are_of_the_ports_that_were_asked() -> None:
     ("said", "words"),
     [
         ("", "2 ports were not read"),
-        (SAID.splitlines()[0], "1 ports were not read"),
+        (SAID.splitlines()[0], "1 port was not read"),
         ("3 -\n", "0x0000000000100003 does not answer"),
         (SAID.replace("0x0000000000100007", "0x0000000000100009"), "is not where it was"),
         (SAID + "9 0x0000000000100009 7fff\n", "is not where it was"),

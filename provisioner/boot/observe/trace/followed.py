@@ -8,6 +8,7 @@ from dataclasses import dataclass, field
 from datetime import datetime
 from typing import Any, Final
 
+from provisioner.api.wording import quantity
 from provisioner.boot.observe.trace.lines import SEPARATOR
 from provisioner.rules.rate import TokenBucket
 
@@ -87,7 +88,7 @@ class Followed:
             lines.append(self.waiting.popleft())
             room -= len(lines[-1]) + len(SEPARATOR)
         if self.left_out and not self.waiting:
-            lines.append(f"{self.left_out} more were not told: too many at a time")
+            lines.append(f"{quantity(self.left_out, 'more was', 'more were')} not told: too many at a time")
             self.left_out = 0
         if self.is_full:
             lines.append("this host tells no more: ask for another trace")

@@ -6,6 +6,7 @@ from collections.abc import Sequence
 
 from provisioner.api.gpu_settings import GpuSettings
 from provisioner.api.node_facts import GpuFacts
+from provisioner.api.wording import quantity
 from provisioner.health.checks.finding import Finding, fine
 from provisioner.health.checks.gpu.affected import some
 
@@ -50,7 +51,7 @@ def check_clocks(wanted: GpuSettings, gpus: Sequence[GpuFacts]) -> Finding:
             remedy="another model of GPU, or clocks that were limited (on the node: nvidia-smi -q -d CLOCK)",
         )
     )
-    return found or fine("GPUClocks", f"clocks and power limits of {len(gpus)} GPUs as expected")
+    return found or fine("GPUClocks", f"clocks and power limits of {quantity(len(gpus), 'GPU')} as expected")
 
 
 def _defaults(gpus: Sequence[GpuFacts]) -> str:

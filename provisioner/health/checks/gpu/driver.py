@@ -7,6 +7,7 @@ from typing import Final
 
 from provisioner.api.gpu_settings import GpuSettings
 from provisioner.api.node_facts import GpuDriverFacts, NodeFacts, PciFacts
+from provisioner.api.wording import quantity
 from provisioner.health.checks.finding import Finding, fine, not_yet, wrong
 
 NAME: Final = "GPUDriver"
@@ -133,14 +134,14 @@ def _lost(gpus: Sequence[PciFacts], facts: NodeFacts) -> Finding | None:
             NAME,
             "GPUBroken",
             observed=f"{len(broken)} of {len(gpus)} GPUs on PCI do not answer{where}{said}{_said(driver)}",
-            expected=f"an answer from {len(gpus)} GPUs",
+            expected=f"an answer from {quantity(len(gpus), 'GPU')}",
             remedy=f"see what the driver says ({_LOG}); power-cycle the server; replace the GPU if it comes back so",
         )
     return wrong(
         NAME,
         "GPULost",
-        observed=f"{len(gpus)} GPUs are on PCI and {answering} of them answer NVML{where}{said}{_said(driver)}",
-        expected=f"{len(gpus)} GPUs",
+        observed=f"{quantity(len(gpus), 'GPU')} on PCI, of which {answering} answer NVML{where}{said}{_said(driver)}",
+        expected=quantity(len(gpus), "GPU"),
         remedy="a GPU fell off the bus, or did not start: power-cycle the server (a reboot does not bring it back); "
         "reseat or replace the GPU if it comes back so",
     )
@@ -162,7 +163,8 @@ def _version(settings: GpuSettings, driver: GpuDriverFacts) -> Finding | None:
 
 
 def _agrees(driver: GpuDriverFacts, gpus: Sequence[PciFacts]) -> Finding:
-    return fine(NAME, f"driver {driver.driver_version or 'of unknown version'}, {len(gpus)} GPUs answer NVML")
+    answers = quantity(len(gpus), "GPU answers", "GPUs answer")
+    return fine(NAME, f"driver {driver.driver_version or 'of unknown version'}, {answers} NVML")
 
 
 def _said(driver: GpuDriverFacts | None) -> str:

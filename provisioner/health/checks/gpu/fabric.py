@@ -7,6 +7,7 @@ from typing import Final
 
 from provisioner.api.gpu_settings import GpuSettings
 from provisioner.api.node_facts import GpuDriverFacts, GpuFacts
+from provisioner.api.wording import quantity
 from provisioner.health.checks.finding import Finding, fine, wrong
 
 NAME: Final = "GPUFabric"
@@ -24,7 +25,7 @@ def check_fabric(wanted: GpuSettings, driver: GpuDriverFacts, gpus: Sequence[Gpu
     if not members and not driver.switches:
         if wanted.fabric == "IfPresent":
             return fine(NAME, "no NVSwitch, and no GPU that belongs to a fabric")
-        return _wrong("NoFabric", driver, observed=f"none of {len(gpus)} GPUs belongs to an NVLink fabric")
+        return _wrong("NoFabric", driver, observed=f"none of {quantity(len(gpus), 'GPU')} belongs to an NVLink fabric")
     waiting = [each for each in members if each.fabric_state != _DONE or each.fabric_status]
     if waiting or (driver.switches and driver.fabric_manager_state not in ("active", None)):
         return _unregistered(driver, waiting)
@@ -41,12 +42,14 @@ def check_fabric(wanted: GpuSettings, driver: GpuDriverFacts, gpus: Sequence[Gpu
     if faulty := [each for each in members if each.fabric_faults]:
         told = "; ".join(f"GPU {each.pci_address}: {', '.join(each.fabric_faults)}" for each in faulty[:4])
         return _wrong("Degraded", driver, observed=f"the fabric is degraded: {told}")
-    return fine(NAME, f"{len(members) or len(gpus)} GPUs in one fabric{_manager(driver)}")
+    return fine(NAME, f"{quantity(len(members) or len(gpus), 'GPU')} in one fabric{_manager(driver)}")
 
 
 def _unregistered(driver: GpuDriverFacts, waiting: Sequence[GpuFacts]) -> Finding:
     states = ", ".join(sorted({_state(each) for each in waiting}))
-    seen = f"the NVLink fabric of {len(waiting)} GPUs is {states}" if waiting else "fabricmanager does not run"
+    seen = (
+        f"the NVLink fabric of {quantity(len(waiting), 'GPU')} is {states}" if waiting else "fabricmanager does not run"
+    )
     version, manager = driver.driver_version, driver.fabric_manager_version
     if manager is None:
         if driver.switches:

@@ -6,6 +6,7 @@ from collections.abc import Sequence
 
 from provisioner.api.gpu_settings import GpuSettings
 from provisioner.api.node_facts import GpuFacts
+from provisioner.api.wording import quantity
 from provisioner.health.checks.finding import Finding, fine
 from provisioner.health.checks.gpu.affected import some
 
@@ -69,7 +70,9 @@ def check_links(wanted: GpuSettings, gpus: Sequence[GpuFacts]) -> Finding:
 
 
 def _count(gpu: GpuFacts) -> str:
-    return "has no NVLinks by NVML" if gpu.nvlinks_active is None else f"has {gpu.nvlinks_active} NVLinks up"
+    return (
+        "has no NVLinks by NVML" if gpu.nvlinks_active is None else f"has {quantity(gpu.nvlinks_active, 'NVLink')} up"
+    )
 
 
 def _numbers(links: Sequence[int]) -> str:

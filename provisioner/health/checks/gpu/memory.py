@@ -6,6 +6,7 @@ from collections.abc import Sequence
 
 from provisioner.api.gpu_settings import GpuSettings
 from provisioner.api.node_facts import GpuFacts
+from provisioner.api.wording import quantity
 from provisioner.health.checks.finding import Finding, fine
 from provisioner.health.checks.gpu.affected import some
 
@@ -46,7 +47,9 @@ def check_memory(wanted: GpuSettings, gpus: Sequence[GpuFacts]) -> Finding:
                 if wanted.max_remapped_rows is not None
                 and (each.rows_remapped_uncorrectable or 0) > wanted.max_remapped_rows
             ],
-            lambda each: f"has remapped {each.rows_remapped_uncorrectable} rows for uncorrectable errors",
+            lambda each: (
+                f"has remapped {quantity(each.rows_remapped_uncorrectable or 0, 'row')} for uncorrectable errors"
+            ),
             expected=f"at most {wanted.max_remapped_rows}",
             remedy="replace the GPU, or correct the pool's spec.verification.gpus.maxRemappedRows",
         )
@@ -68,4 +71,4 @@ def check_memory(wanted: GpuSettings, gpus: Sequence[GpuFacts]) -> Finding:
             "spec.verification.gpus.mig",
         )
     )
-    return found or fine("GPUMemory", f"no uncorrected error, nothing to remap on {len(gpus)} GPUs")
+    return found or fine("GPUMemory", f"no uncorrected error, nothing to remap on {quantity(len(gpus), 'GPU')}")

@@ -25,7 +25,7 @@ def group_status(group: SecurityGroup, attachments: Iterable[VPCAttachment], now
         reason = "WaitsForAttachments"
         message = f"not enforced for {len(waiting)} of {len(found)} attachments ({named}): their conditions tell why"
     elif found:
-        reason, message = "Enforced", f"the DPUs have confirmed it for all {len(found)} attachments"
+        reason, message = "Enforced", f"the DPUs have confirmed it for every attachment ({len(found)})"
     condition = Condition(
         type="Ready",
         status="False" if waiting else "True",

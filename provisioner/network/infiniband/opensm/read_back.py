@@ -16,6 +16,7 @@ from pathlib import Path
 from typing import Final
 
 from provisioner.api.errors import NeedsHuman, Retryable
+from provisioner.api.wording import quantity
 from provisioner.network.infiniband.opensm import pkey_tables
 from provisioner.network.infiniband.verify import FabricView, PortKeys
 
@@ -144,7 +145,9 @@ def read_tables(said: str, ports: Mapping[str, int]) -> dict[str, frozenset[int]
             raise ReadBackFailed(f"port {guid or 'of the fabric'} {what}", after_seconds=2.0)
         tables[guid] = frozenset(int(word, 16) for word in found[3].split())
     if missing := ports.keys() - tables.keys():
-        raise ReadBackFailed(f"{len(missing)} ports were not read, {min(missing)} the first", after_seconds=2.0)
+        raise ReadBackFailed(
+            f"{quantity(len(missing), 'port was', 'ports were')} not read, {min(missing)} the first", after_seconds=2.0
+        )
     return tables
 
 
