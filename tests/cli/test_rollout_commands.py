@@ -295,6 +295,10 @@ def test_status_tells_of_each_server_and_json_tells_the_same(site: Site) -> None
     assert (
         site.done("rollout", "status", "-o", "name").splitlines().count(f"nodepool.provisioner.dev/{site.prefix}") == 1
     )
+    nodes, _, under_way = site.done("status", "--pool", site.prefix).partition("\n\n")
+    assert len(nodes.splitlines()) == 4
+    assert under_way.startswith(f"{site.prefix} moves from Image {site.old} to Image {site.new}, since 1 h; ")
+    assert under_way.count("\n") == 1
 
 
 def test_status_without_a_name_is_a_line_for_each_pool(site: Site) -> None:

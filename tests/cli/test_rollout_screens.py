@@ -7,12 +7,13 @@ from typing import get_args
 
 import pytest
 
+from provisioner.api import ObjectMeta
 from provisioner.api.rollout_status import RolloutRecord
 from provisioner.cli.kubectl.printing import WIDTH
 from provisioner.cli.rollout.fleet_picture import draw_fleet, one_line
 from provisioner.cli.rollout.history import render_history
 from provisioner.cli.rollout.look_commands import render_pools
-from provisioner.cli.rollout.screen import LOOKS, draw_bar, render_rollout
+from provisioner.cli.rollout.screen import LOOKS, draw_bar, render_rollout, render_under_way
 from provisioner.cli.rollout.watching import outcome, verdict
 from provisioner.rollout.wait import WAIT_WORDS, WaitReason
 from tests.cli.rollout_situations import (
@@ -28,7 +29,7 @@ from tests.cli.rollout_situations import (
     paused,
     stopped,
 )
-from tests.cli.situations import before
+from tests.cli.situations import NOON, before
 from tests.golden_files import assert_golden
 
 
@@ -146,6 +147,24 @@ def test_golden_pools_are_a_line_each() -> None:
         replace(view().pool, metadata=replace(view().pool.metadata, name=name)) for name, view in SITUATIONS.items()
     ]
     assert_golden("cli/rollout-pools.txt", render_pools(pools))
+
+
+def test_golden_status_has_a_line_for_each_rollout_under_way_and_none_for_others() -> None:
+    pools = [
+        replace(view().pool, metadata=replace(view().pool.metadata, name=name)) for name, view in SITUATIONS.items()
+    ]
+    assert_golden("cli/status-rollouts.txt", render_under_way(pools, NOON))
+    assert render_under_way([complete().pool, not_taken_up().pool], NOON) == ""
+
+
+def test_of_many_rollouts_status_shows_the_first_and_how_many_more_there_are() -> None:
+    pools = [
+        replace(a_pool(a_rollout()), metadata=ObjectMeta(name=f"a{number:03}", generation=2)) for number in range(100)
+    ]
+    told = render_under_way([*pools, stopped().pool], NOON).splitlines()
+    assert told[0].startswith("gpu moves from"), "the one that stopped"
+    assert [line.split()[0] for line in told[1:-1]] == [f"a{number:03}" for number in range(7)]
+    assert told[-1] == "and 93 more rollouts: kubectl provision rollout status"
 
 
 def test_golden_history_shows_what_is_under_way_and_what_is_over() -> None:

@@ -8,7 +8,7 @@ from typing import Any
 
 import click
 
-from provisioner.api import Maintenance, Server
+from provisioner.api import Maintenance, NodePool, Server
 from provisioner.api.codec import encode
 from provisioner.api.maintenance import holding_maintenance
 from provisioner.api.meta import parse_time
@@ -38,7 +38,7 @@ WAITS_LENGTH = 70
 def status(**options: Any) -> None:
     """Show nodes: where each is in its life, what it runs, what is done to it, and what that waits for.
 
-    Without names all of them.
+    Below them the rollouts under way in their pools. Without names all nodes.
 
     \b
     Examples:
@@ -64,7 +64,13 @@ def status(**options: Any) -> None:
             words = "no server is selected" if selected else "no servers: provisioner rack register registers some"
             printer.say(words, err=True)
         else:
+            from provisioner.cli.rollout.screen import render_under_way
+
             printer.show(render_status(targets, maintenances, now, wide=form == "wide", no_leader=no_leader))
+            names = {current_pool_name(target.server) for target in targets}
+            pools = [pool for pool in cluster.read_all(NodePool) if pool.name in names]
+            if under_way := render_under_way(pools, now):
+                printer.show(f"\n{under_way}")
             if no_leader is not None:
                 printer.say(no_leader.sentence, err=True)
 

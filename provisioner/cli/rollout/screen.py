@@ -12,13 +12,15 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
+from datetime import datetime
 from typing import Final
 
+from provisioner.api import NodePool
 from provisioner.api.meta import parse_time
 from provisioner.api.rollout_status import RolloutStatus
 from provisioner.api.wording import quantity, some
 from provisioner.cli.kubectl.moments import ago
-from provisioner.cli.kubectl.printing import clip, screen, table
+from provisioner.cli.kubectl.printing import clip, plain, screen, table
 from provisioner.cli.kubectl.status_command import waits_for
 from provisioner.cli.rollout.pool_view import PoolView
 from provisioner.rollout.standing import Standing
@@ -28,6 +30,7 @@ BAR: Final = 60
 SHOWN_SERVERS: Final = 30
 SHOWN_BLOCKERS: Final = 8
 SHOWN_FAILURES: Final = 5
+SHOWN_ROLLOUTS: Final = 8
 WAITS_LENGTH: Final = 70
 HEADER: Final = ("SERVER", "STATE", "RUNS", "ASSIGNED", "MAINTENANCE", "WAITS-FOR")
 
@@ -104,6 +107,24 @@ def headline(view: PoolView) -> str:
     if rollout.stopped is not None:
         return f"{words}: STOPPED, a person must decide"
     return f"{words}: paused" if is_paused(view) else words
+
+
+def render_under_way(pools: Iterable[NodePool], now: datetime) -> str:
+    """A line for each rollout that is not complete, those that stopped themselves first. Each ends with a newline."""
+    views = (PoolView(pool=each, image=None, standings={}, nodes={}, maintenances={}, now=now) for each in pools)
+    known = ((view, view.rollout) for view in views)
+    moving = [(view, found) for view, found in known if found is not None and found.completed_time is None]
+    moving.sort(key=lambda each: (each[1].stopped is None, each[0].pool.name))
+    lines = [_under_way(view, rollout) for view, rollout in moving[:SHOWN_ROLLOUTS]]
+    if len(moving) > SHOWN_ROLLOUTS:
+        lines.append(f"and {quantity(len(moving) - SHOWN_ROLLOUTS, 'more rollout')}: kubectl provision rollout status")
+    return "".join(f"{plain(line)}\n" for line in lines)
+
+
+def _under_way(view: PoolView, rollout: RolloutStatus) -> str:
+    status = view.pool.status
+    words = f"{headline(view)}; {status.updated or 0} of {quantity(status.desired or 0, 'server')} updated"
+    return f"{words}; {clip(rollout.message, WAITS_LENGTH)}" if rollout.message else words
 
 
 def is_paused(view: PoolView) -> bool:
