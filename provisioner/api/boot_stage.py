@@ -36,6 +36,9 @@ STAGE_TIMEOUT_SECONDS: Final[dict[BootStage, int]] = {
 """How long a stage may take before it is called late; a pool may say otherwise. The boot is given up when all of them
 together are over."""
 
+LATE: Final = "StageTimedOut"
+"""Reason of a boot that stays in a stage for longer than it may: a symptom, where a cause is known."""
+
 WAITS_FOR: Final[dict[BootStage, str]] = {
     "Ordered": "the BMC to accept the power-on",
     "Firmware": "the firmware to start iPXE (its DHCP request has not been seen)",
@@ -47,6 +50,12 @@ WAITS_FOR: Final[dict[BootStage, str]] = {
     "Kubelet": "the Node to become Ready",
     "Ready": "nothing",
 }
+
+
+def is_late(ready: str | None, booted: str | None) -> bool:
+    """Whether a boot is late, or was given up as late, by the reasons of the conditions Ready and Booted of its Server.
+    Where the cause is known, Ready has that one, and Booted alone says that the boot is late."""
+    return LATE in (ready, booted)
 
 
 def stage_order(stage: BootStage) -> int:

@@ -10,7 +10,7 @@ from typing import Any, Final
 
 from prometheus_client import CollectorRegistry, Counter
 
-from provisioner.api.boot_stage import BOOT_STAGES
+from provisioner.api.boot_stage import BOOT_STAGES, is_late
 from provisioner.cluster.series import PREFIX, born
 from provisioner.cluster.source import Source
 
@@ -121,10 +121,8 @@ class OutcomeMeter:
 def late_stage(server: Json) -> str | None:
     """The stage in which its boot is late, or in which it was given up until it is booted again; None if neither."""
     status = server.get("status") or {}
-    conditions = status.get("conditions") or ()
-    # Where the cause is known, Ready has that one, and Booted says that the boot is late.
-    told = (each for each in conditions if each.get("type") in ("Ready", "Booted"))
-    if all(each.get("status") != "False" or each.get("reason") != "StageTimedOut" for each in told):
+    reasons = {each.get("type"): each.get("reason") for each in status.get("conditions") or ()}
+    if not is_late(reasons.get("Ready"), reasons.get("Booted")):
         return None
     return _known(str(status.get("bootStage") or "Ordered"), STAGES, "Ordered")
 

@@ -8,12 +8,11 @@ from dataclasses import dataclass
 from typing import Any, Final
 
 from provisioner.api import Server
+from provisioner.api.boot_stage import LATE
 from provisioner.api.maintenance import AGENT_METHODS
 from provisioner.api.meta import Condition
 from provisioner.rules.bootability import REMEDY
 
-LATE: Final = "StageTimedOut"
-"""Reason of a boot that stays in a stage for longer than it may: a symptom, where a cause is known."""
 _ASKED_ELSEWHERE: Final = frozenset(("NoBMC", "NotAccepted", "Duplicate"))
 """Reasons of an unknown power state that are no failure of the BMC, or that Ready names itself."""
 _LEFT_ON: Final = frozenset(("NodeAlive", "NotAskedFor"))

@@ -6,9 +6,9 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any, Final, Literal, get_args
 
-from provisioner.api.boot_stage import BOOT_STAGES
+from provisioner.api.boot_stage import BOOT_STAGES, LATE, is_late
 from provisioner.api.server import OrderReason
-from provisioner.rules.cause import LATE, find_cause_in
+from provisioner.rules.cause import find_cause_in
 
 StateKey = Literal[
     "failed", "pending", "blocked", "booting", "checking", "kept", "maintenance", "held", "production", "off"
@@ -69,8 +69,8 @@ def state_of(body: Mapping[str, Any]) -> StateKey:
         return "held"
     if acceptance != "Accepted":
         return "pending"
-    is_late = (told.get("Booted") or {}).get("reason") == LATE
-    if cause is not None and (cause.type == "PoweredOn" or (cause.type == "Joined" and is_late)):
+    late = is_late(*((told.get(type_) or {}).get("reason") for type_ in ("Ready", "Booted")))
+    if cause is not None and (cause.type == "PoweredOn" or (cause.type == "Joined" and late)):
         return "blocked"
     if cause is not None and cause.reason in LOST:
         return "failed"

@@ -9,7 +9,7 @@ from dataclasses import replace
 from datetime import datetime
 from typing import Final
 
-from provisioner.api.boot_stage import BootStage
+from provisioner.api.boot_stage import LATE, BootStage
 from provisioner.api.meta import rfc3339, rfc3339_micro
 from provisioner.boot.orders.assessment import Assessment, ConditionUpdate, Decision
 from provisioner.boot.orders.facts import OrderFacts
@@ -21,7 +21,7 @@ from provisioner.boot.orders.status import compose
 from provisioner.boot.script.choose import find_obstacle
 from provisioner.rules.boot_order import has_fetched, is_ordered_boot, is_settled
 from provisioner.rules.bootability import Obstacle, runs_as_other_node
-from provisioner.rules.cause import LATE, find_deeper_cause
+from provisioner.rules.cause import find_deeper_cause
 from provisioner.rules.dpus import find_awaited_dpu
 
 ALIVE_AGAIN_SECONDS: Final = 5.0

@@ -7,12 +7,12 @@ from __future__ import annotations
 
 from datetime import datetime, timedelta
 
+from provisioner.api.boot_stage import is_late
 from provisioner.api.conditions import find_condition, is_true
 from provisioner.api.meta import parse_time
 from provisioner.maintenance.facts import MaintenanceFacts
 from provisioner.maintenance.status.record import Blocked
 from provisioner.rules.boot_order import is_ordered_boot, is_settled
-from provisioner.rules.cause import LATE
 from provisioner.rules.requests import asked_time, is_before
 
 
@@ -39,8 +39,9 @@ def awaits_bringing(facts: MaintenanceFacts, now: datetime) -> list[Blocked]:
     server, wanted = facts.server, facts.wanted
     if not _is_ordered(facts) or server is None or wanted is None or not _is_under_way(facts, now):
         return []
-    told = [find_condition(server.status.conditions, type_) for type_ in ("Ready", "Booted")]
-    if wanted.policy == "Now" and (told[0] is None or any(each is not None and each.reason == LATE for each in told)):
+    found = [find_condition(server.status.conditions, type_) for type_ in ("Ready", "Booted")]
+    ready, booted = (each.reason if each is not None else None for each in found)
+    if wanted.policy == "Now" and (ready is None or is_late(ready, booted)):
         return []
     words = (
         f"Server '{server.name}' boots Image '{facts.image_name}', which is all that is asked for: it is done once "
