@@ -8,8 +8,9 @@ the lab's, each of whose answers takes 2.5 s of the 3 s that a look has.
 Those that are registered in that moment are behind the honest ones in line: what is measured is what they cost who is
 known, not how long a server waits behind them for its first look (5 s for each 32 of them).
 
-Simulated: the API server is memory behind a lock (what 1,000 failures cost it is not in the figures), the network is
-loopback, and BMCs and controllers share the processors. Contenders take turns; only ratios within a run say something.
+Simulated: the API server is memory behind a lock, and Events are not written (what 1,000 failures cost it is not in the
+figures), the network is loopback, and BMCs and controllers share the processors. Contenders take turns; only ratios
+within a run say something.
 """
 
 from __future__ import annotations
@@ -127,8 +128,8 @@ class FakeMemoryCluster(FakeCluster):
             self.servers.put(self.read(Server, name))
 
 
-class Quiet:
-    """Takes Events, and tells nobody."""
+class FakeEvents:
+    """Takes Events and writes none."""
 
     def record(self, *_: Any, **__: Any) -> None:
         return
@@ -175,7 +176,7 @@ def measure(contender: str, places: Sequence[tuple[str, str, str]], port: int, s
     controllers = build_power_controllers(
         cluster,  # type: ignore[arg-type]
         cluster.servers,  # type: ignore[arg-type]
-        Quiet(),  # type: ignore[arg-type]
+        FakeEvents(),  # type: ignore[arg-type]
         settings,
         pool=pool,
         stop=stop,
@@ -232,8 +233,8 @@ def table(looks: dict[str, list[float]], seconds: float) -> str:
         "",
         f"{HONEST} honest BMCs, looked at each {POLL_SECONDS:g} s (±20 %) by the power controllers of a new "
         f"leadership, counted from its first moment for {seconds:g} s; repetitions take turns. Median (least to most). "
-        "The API server is simulated (memory), the BMCs are fakes, the network is loopback, and all share the "
-        "processors.",
+        "The API server is simulated (memory; no Events are written), the BMCs are fakes, the network is loopback, and "
+        "all share the processors.",
         "",
         "| the honest ones | looks/s | ratio to alone |",
         "|---|---|---|",

@@ -8,7 +8,7 @@ two claims, a DPUNetwork with all its routes, its acknowledgement and the status
 a fleet at rest, one server after another is attached to a VPC of 100 and detached again.
 
 Real: two DPUs in network namespaces with their agents, on which the single attachments are made; Ready is what such an
-agent's dump of its kernel led to. Emulated: all other DPUs, by threads which acknowledge what they see by one watch
+agent's dump of its kernel led to. Simulated: all other DPUs, by threads which acknowledge what they see by one watch
 together; a real fleet has a watch of one object for each DPU.
 """
 
@@ -33,6 +33,7 @@ from provisioner.api import DPUNetwork, NetworkClaim, VPCAttachment
 from provisioner.api.codec import decode
 from provisioner.api.conditions import find_condition
 from provisioner.api.errors import ProvisionerError
+from provisioner.api.wording import quantity
 from provisioner.cluster.client import Cluster
 from provisioner.cluster.informer import Informer
 from provisioner.cluster.resources import NAMESPACES, of
@@ -84,8 +85,8 @@ class Result:
         return self.moved_in / self.bound
 
 
-class PlayedDPUs:
-    """The agents of all DPUs but the real ones: each acknowledges what it is told."""
+class FakeDPUs:
+    """The agents of all DPUs but the real ones: each acknowledges what it is told, and has no kernel."""
 
     def __init__(self, kubeconfig: Path, real: Sequence[str], stop: threading.Event) -> None:
         self._kubeconfig, self._real, self._stop = kubeconfig, set(real), stop
@@ -195,8 +196,8 @@ def measure(dpus: int, network: Rack, folder: Path, options: argparse.Namespace)
         account = kubeconfig_of(plane, folder, of_account("network"))
         until(lambda: may_begin(Cluster.connect(account)))
         real = [f"s{number}-d" for number in range(REAL)]
-        played, readiness = PlayedDPUs(plane.kubeconfig, real, stop), Readiness(plane.kubeconfig, stop)
-        played.start()
+        fakes, readiness = FakeDPUs(plane.kubeconfig, real, stop), Readiness(plane.kubeconfig, stop)
+        fakes.start()
         try:
             with controller(account, folder) as leader:
                 until(lambda: len(cluster.list(of(DPUNetwork)).items) == dpus)
@@ -210,12 +211,12 @@ def measure(dpus: int, network: Rack, folder: Path, options: argparse.Namespace)
                 time.sleep(IDLE_SECONDS)
                 result.idle_percent = 100 * (seconds_of(leader.pid) - used) / (time.monotonic() - began)
                 result.memory_mib = peak_mib(leader.pid)
-                result.largest_bytes = played.largest()
+                result.largest_bytes = fakes.largest()
             result.bound = bare_seconds(plane, cluster) * dpus / SAMPLE
         finally:
             stop.set()
-        if played.errors:
-            say(f"{len(played.errors)} errors of played DPUs, the first: {played.errors[0]}")
+        if fakes.errors:
+            say(f"{quantity(len(fakes.errors), 'error')} of fake DPUs, the first: {fakes.errors[0]}")
     say(str(result))
     return result
 
@@ -371,7 +372,8 @@ def table(results: Mapping[int, Sequence[Result]]) -> str:
         "in a fleet at rest, until its DPU's kernel agrees. Median (least to most). Requests: all about tenant "
         "networks but watches, agents' among them; of attaching one: detaching it among them; both rewrite the "
         f"DPUNetworks of the {MEMBERS - 1} others.",
-        f"Real: {REAL} DPUs in network namespaces, on which the single ones are attached. All others are emulated.",
+        f"Real: {REAL} DPUs in network namespaces, on which the single ones are attached. All others are "
+        "simulated: threads acknowledge their DPUNetworks, by one watch together and without a kernel.",
         "",
         "| DPUs | moving in: s | the bound: s | ratio | requests a server | attached: s "
         "| requests to attach and detach one | controllers: MiB at most | idle: % of a core | largest DPUNetwork |",
