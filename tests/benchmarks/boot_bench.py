@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import argparse
 import json
-import os
 import statistics
 import subprocess
 import sys
@@ -25,18 +24,18 @@ from typing import Final
 from provisioner.api import Server
 from provisioner.api.boot_timeline import PHASE_NAMES, boot_timeline
 from provisioner.api.conditions import is_true
+from provisioner.cli.lab.parts import demo_state
 from provisioner.cluster.client import Cluster
 from provisioner.cluster.informer import Informer
 from provisioner.cluster.resources import NODES
 from provisioner.lab.demo.state import ADDRESS, DemoState
-from provisioner.lab.network import LabNetwork
 from provisioner.lab.tools import Tools, obtain_tools
 from tests.benchmarks.boot_floor import MAC, NODE, Floor
+from tests.benchmarks.own_lab import BOOT_SECONDS, accelerator_of, run_in_lab
 from tests.benchmarks.record import Goal, begin, ratios, spread
 
 LAB: Final = "bench"
 SERVER: Final = "r01-u01"
-BOOT_SECONDS: Final = 900
 RECIPES: Final = ("cpu-node", "gpu-node")
 GOALS: Final[dict[str, Goal]] = {}
 
@@ -68,11 +67,9 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parser.add_argument("--memory", type=int, default=1024, help="MiB of the machine")
     parser.add_argument("--inside", nargs=2, help=argparse.SUPPRESS)
     options, _ = parser.parse_known_args(arguments)
-    cache = Path(os.environ.get("PROVISIONER_CACHE", Path.home() / ".cache/provisioner"))
-    state = DemoState(cache=cache, name=LAB)
     if options.inside:
         recipe, written = options.inside
-        Path(written).write_text(json.dumps(asdict(measure(state, recipe, options))))
+        Path(written).write_text(json.dumps(asdict(measure(demo_state(LAB), recipe, options))))
         return 0
     run = begin("boot")
     with tempfile.TemporaryDirectory() as work:
@@ -81,21 +78,15 @@ def main(arguments: Sequence[str] | None = None) -> int:
 
 
 def _measure_in_lab(recipe: str, written: Path, options: argparse.Namespace, arguments: Sequence[str]) -> Measured:
-    lab = [sys.executable, "-m", "provisioner.cli", "lab"]
-    up = ["--servers", options.firmware, "--memory", str(options.memory), "--timeout", str(BOOT_SECONDS)]
-    try:
-        subprocess.run([*lab, "up", "--name", LAB, "--recipe", recipe, *up], check=True)
-        inside = [sys.executable, "-m", "tests.benchmarks.boot_bench", *arguments, "--inside", recipe, str(written)]
-        subprocess.run(LabNetwork(LAB).command(inside), check=True)
-    finally:
-        subprocess.run([*lab, "down", "--name", LAB], check=False)
+    up = [f"--recipe={recipe}", f"--servers={options.firmware}", f"--memory={options.memory}"]
+    run_in_lab(LAB, up, "boot_bench", [*arguments, "--inside", recipe, str(written)])
     return Measured(**json.loads(written.read_text()))
 
 
 def measure(state: DemoState, recipe: str, options: argparse.Namespace) -> Measured:
     """Boot in turns; runs inside the lab's network namespace."""
     cluster, tools = Cluster.connect(state.kubeconfig), obtain_tools(state.cache)
-    accelerator = (state.cache / "labs" / f".{state.name}-accelerator").read_text()
+    accelerator = accelerator_of(LAB)
     folder = Path(state.image_record("gpu").read_text())
     floor = Floor(state, tools, folder, options.memory, accelerator)
     floor.prepare()

@@ -10,9 +10,7 @@ the machine hardly changes.
 from __future__ import annotations
 
 import argparse
-import os
 import statistics
-import subprocess
 import sys
 import tempfile
 from collections.abc import Mapping, Sequence
@@ -20,15 +18,15 @@ from pathlib import Path
 from typing import Final
 
 from provisioner.api.maintenance import RebootMethod
+from provisioner.cli.lab.parts import demo_state
 from provisioner.cluster.client import Cluster
 from provisioner.lab.demo.state import DemoState
-from provisioner.lab.network import LabNetwork
 from tests.benchmarks.kexec_drive import Reboot, load, reboot, save, was_seen
+from tests.benchmarks.own_lab import accelerator_of, run_in_lab
 from tests.benchmarks.record import Check, Goal, begin, ratios, say, spread
 
 LAB: Final = "bench-kexec"
 SERVER: Final = "r01-u01"
-BOOT_SECONDS: Final = 900
 GOALS: Final = {
     "Stage1": Goal("seconds until stage-1 runs by kexec, to those by firmware", 0.5),
     "Ready": Goal("seconds until the Node is Ready by kexec, to those by firmware", 0.7),
@@ -50,25 +48,16 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parser.add_argument("--memory", type=int, default=1024, help="MiB of the machine")
     parser.add_argument("--inside", type=Path, help=argparse.SUPPRESS)
     options, _ = parser.parse_known_args(arguments)
-    cache = Path(os.environ.get("PROVISIONER_CACHE", Path.home() / ".cache/provisioner"))
-    state = DemoState(cache=cache, name=LAB)
     if options.inside:
-        save(measure(state, options.repetitions), options.inside)
+        save(measure(demo_state(LAB), options.repetitions), options.inside)
         return 0
     run = begin("kexec")
-    lab = [sys.executable, "-m", "provisioner.cli", "lab"]
-    up = ["--servers", "UEFI", "--memory", str(options.memory), "--timeout", str(BOOT_SECONDS)]
+    up = ["--servers=UEFI", f"--memory={options.memory}"]
     with tempfile.TemporaryDirectory() as work:
         written = Path(work) / "reboots.json"
-        try:
-            subprocess.run([*lab, "up", "--name", LAB, *up], check=True)
-            inside = [sys.executable, "-m", "tests.benchmarks.kexec_bench", *(arguments or sys.argv[1:])]
-            subprocess.run(LabNetwork(LAB).command([*inside, "--inside", str(written)]), check=True)
-            accelerator = (state.cache / "labs" / f".{state.name}-accelerator").read_text()
-        finally:
-            subprocess.run([*lab, "down", "--name", LAB], check=False)
+        run_in_lab(LAB, up, "kexec_bench", [*(arguments or sys.argv[1:]), "--inside", str(written)])
         found = load(written)
-    return run.finish(table(found, options.memory, accelerator), check_goals(found), options.repetitions)
+    return run.finish(table(found, options.memory, accelerator_of(LAB)), check_goals(found), options.repetitions)
 
 
 def measure(state: DemoState, repetitions: int) -> dict[str, list[Reboot]]:

@@ -10,7 +10,6 @@ when the boot intent is written.
 from __future__ import annotations
 
 import argparse
-import subprocess
 import sys
 import tempfile
 from collections.abc import Mapping, Sequence
@@ -19,14 +18,13 @@ from typing import Final
 
 from provisioner.cli.lab.parts import demo_state
 from provisioner.cluster.client import Cluster
-from provisioner.lab.network import LabNetwork
 from tests.benchmarks.kexec_drive import Reboot, load, reboot, save
+from tests.benchmarks.own_lab import accelerator_of, run_in_lab
 from tests.benchmarks.record import Check, Goal, begin, ratios, say, spread
 
 LAB: Final = "bench-tpm"
 PROVES: Final = "r01-u01"
 PLAIN: Final = "r01-u02"
-BOOT_SECONDS: Final = 900
 GOALS: Final = {
     "Stage1": Goal("until stage-1 runs with a TPM, to the same without", 1.05),
     "Ready": Goal("until the Node is Ready with a TPM, to the same without", 1.05),
@@ -52,20 +50,13 @@ def main(arguments: Sequence[str] | None = None) -> int:
         save(measure(options.repetitions), options.inside)
         return 0
     run = begin("tpm_boot")
-    lab = [sys.executable, "-m", "provisioner.cli", "lab"]
-    up = ["--servers", "UEFI,PlainUEFI", "--memory", str(options.memory), "--timeout", str(BOOT_SECONDS)]
+    up = ["--servers=UEFI,PlainUEFI", f"--memory={options.memory}"]
     with tempfile.TemporaryDirectory() as work:
-        written, state = Path(work) / "reboots.json", demo_state(LAB)
-        try:
-            subprocess.run([*lab, "up", "--name", LAB, *up], check=True)
-            inside = [sys.executable, "-m", "tests.benchmarks.tpm_boot_bench", *(arguments or sys.argv[1:])]
-            subprocess.run(LabNetwork(LAB).command([*inside, "--inside", str(written)]), check=True)
-            accelerator = (state.cache / "labs" / f".{state.name}-accelerator").read_text()
-        finally:
-            subprocess.run([*lab, "down", "--name", LAB], check=False)
+        written = Path(work) / "reboots.json"
+        run_in_lab(LAB, up, "tpm_boot_bench", [*(arguments or sys.argv[1:]), "--inside", str(written)])
         found = load(written)
     proving, plain = found[PROVES], found[PLAIN]
-    text = table(proving, plain, options.memory, accelerator)
+    text = table(proving, plain, options.memory, accelerator_of(LAB))
     return run.finish(text, check_goals(proving, plain), options.repetitions)
 
 
