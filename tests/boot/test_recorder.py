@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import threading
+import time
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Any
@@ -14,7 +15,7 @@ from provisioner.api.codec import decode
 from provisioner.api.errors import NotFound, Refused, Retryable
 from provisioner.api.values import MacAddress
 from provisioner.boot.observe.progress import Report
-from provisioner.boot.observe.recorder import MAX_REPORTS_PER_SERVER, ProgressRecorder
+from provisioner.boot.observe.recorder import LEFT_SECONDS, MAX_REPORTS_PER_SERVER, ProgressRecorder
 from provisioner.boot.observe.server_index import ServerIndex
 from tests.boot.fake_source import FakeSource
 from tests.boot.objects import server
@@ -54,6 +55,15 @@ class FakeCluster:
         return decode(Server, self.body)
 
 
+class FakeClock:
+    """Goes by itself, and may be set forward."""
+
+    ahead = 0.0
+
+    def __call__(self) -> float:
+        return time.monotonic() + self.ahead
+
+
 @dataclass
 class World:
     cluster: FakeCluster
@@ -62,6 +72,7 @@ class World:
     stop: threading.Event
     threads: list[threading.Thread]
     source: FakeSource
+    clock: FakeClock
 
     def report(self, stage: Any, message: str | None = None) -> None:
         boot_id = None if stage in ("Firmware", "IPXE") else BOOT
@@ -83,12 +94,13 @@ def world() -> Iterator[World]:
 
     index = ServerIndex(source)
     index.attach()
-    recorder = ProgressRecorder(cluster, index, events)  # type: ignore[arg-type]
+    clock = FakeClock()
+    recorder = ProgressRecorder(cluster, index, events, monotonic=clock)  # type: ignore[arg-type]
     stop = threading.Event()
     threads = [threading.Thread(target=recorder.run, args=(stop,)) for _ in range(3)]
     for thread in threads:
         thread.start()
-    yield World(cluster, recorder, events, stop, threads, source)
+    yield World(cluster, recorder, events, stop, threads, source, clock)
     stop.set()
     recorder.wake()
     for thread in threads:
@@ -145,12 +157,48 @@ def test_what_a_machine_said_while_it_waited_to_join_is_gone_once_it_has_joined(
     assert len(world.cluster.writes) == 2, "there is nothing to take back"
 
 
-def test_a_boot_host_that_did_not_hear_the_machine_writes_nothing_when_it_joins(world: World) -> None:
+def joins_unheard(world: World) -> None:
+    """Another boot host, or this one before it was restarted, has heard the machine, which has joined since."""
     said = {"stage": "Token", "bootID": BOOT, "stageTimes": [], "message": "OrderExpired"}
     joined = {"join": {"orderID": "o1", "bootID": BOOT}, "progress": said}
+    world.cluster.body = world.source.objects["r01-u01"] = {**world.cluster.body, "status": joined}
     for _ in range(100):
-        world.recorder.server_changed("r01-u01", None, {**world.cluster.body, "status": joined})
+        world.recorder.server_changed("r01-u01", None, world.cluster.body)
+
+
+def wait_long(world: World) -> None:
+    world.clock.ahead += LEFT_SECONDS
+    world.recorder.wake()
+    until(lambda: not world.recorder._left)
+    world.drain()
+
+
+def test_a_boot_host_that_did_not_hear_the_machine_writes_nothing_if_another_one_does(world: World) -> None:
+    joins_unheard(world)
+    assert world.recorder._left["r01-u01"] - world.clock() > LEFT_SECONDS / 2
     assert world.recorder.pending == 0
+    status = {**world.cluster.body["status"], "progress": {"stage": "Token", "bootID": BOOT, "stageTimes": []}}
+    world.cluster.body = world.source.objects["r01-u01"] = {**world.cluster.body, "status": status}
+    wait_long(world)
+    assert world.cluster.writes == []
+
+
+def test_what_no_boot_host_remembers_to_have_heard_is_gone_some_time_after_the_join(world: World) -> None:
+    joins_unheard(world)
+    wait_long(world)
+    assert "message" not in world.cluster.body["status"]["progress"]
+    assert len(world.cluster.writes) == 1
+    world.source.objects["r01-u01"] = world.cluster.body
+    world.recorder.server_changed("r01-u01", None, world.cluster.body)
+    assert world.recorder._left == {}, "nor does a start write of whoever has joined and says nothing"
+
+
+def test_a_machine_that_boots_again_meanwhile_keeps_what_it_says_then(world: World) -> None:
+    joins_unheard(world)
+    said = {"stage": "Root", "bootID": "another", "stageTimes": [], "message": "a layer is missing"}
+    world.cluster.body = world.source.objects["r01-u01"] = {**world.cluster.body, "status": {"progress": said}}
+    wait_long(world)
+    assert world.cluster.writes == []
 
 
 def test_what_the_boot_after_that_says_stays(world: World) -> None:

@@ -37,6 +37,9 @@ SECONDS_BETWEEN_WRITES: Final = 3.0
 JOIN_SECONDS: Final = 1.0
 """So long after it said that it is about to join, a machine has mostly joined: the two writes do not meet, and there is
 nothing left to write."""
+LEFT_SECONDS: Final = 30.0
+"""So long after a join the boot host that heard the machine has taken back what it said. If that one was restarted, and
+does not know it any more, every other one does."""
 LONGEST_PAUSE_SECONDS: Final = 15.0
 
 STAGE_WORDS: Final[dict[BootStage, str]] = {
@@ -72,6 +75,7 @@ class ProgressRecorder:
         self._pending: OrderedDict[str, list[tuple[Report, datetime]]] = OrderedDict()
         self._not_before: dict[str, float] = {}
         self._writing: set[str] = set()
+        self._left: dict[str, float] = {}  # servers that joined and were not heard here, and when to look at them again
 
     @property
     def pending(self) -> int:
@@ -98,19 +102,21 @@ class ProgressRecorder:
         return True
 
     def server_changed(self, name: str, old: Object | None, new: Object | None) -> None:
-        """Follow the Servers: what a machine said here while it waited to join is over once it has joined."""
-        status = (new or {}).get("status") or {}
-        progress, boot_id = status.get("progress") or {}, (status.get("join") or {}).get("bootID")
-        if new is None or not progress.get("message") or boot_id is None or progress.get("bootID") != boot_id:
+        """Follow the Servers: what a machine said while it waited to join is over once it has joined."""
+        joined = _joined(new)
+        if joined is None:
             return
-        if name not in self._written:
-            return  # another boot host has heard the machine, and follows the Servers, too
-        joined = Report(mac=MacAddress(new["spec"]["bootMACAddress"]), stage="Token", boot_id=boot_id)
         with self._changed:
-            waiting = self._pending.setdefault(name, [])
-            if not waiting or waiting[-1][0] != joined:
-                waiting.append((joined, self._now()))
-            self._changed.notify_all()
+            if name in self._written:
+                self._take_back(name, joined)
+                self._changed.notify_all()
+            else:  # mostly another boot host has heard the machine, and follows the Servers, too
+                self._left.setdefault(name, self._monotonic() + LEFT_SECONDS)
+
+    def _take_back(self, name: str, joined: Report) -> None:
+        waiting = self._pending.setdefault(name, [])
+        if not waiting or waiting[-1][0] != joined:
+            waiting.append((joined, self._now()))
 
     def run(self, stop: threading.Event) -> None:
         """Write until `stop`."""
@@ -157,6 +163,10 @@ class ProgressRecorder:
         """A server whose reports may be written now, with its reports; None if there was none for a while."""
         with self._changed:
             now = self._monotonic()
+            for name in [name for name, moment in self._left.items() if moment <= now]:
+                del self._left[name]
+                if (joined := _joined(self._index.servers.get(name))) is not None:
+                    self._take_back(name, joined)
             shortest = 1.0
             for name in self._pending:
                 if name in self._writing:
@@ -199,6 +209,15 @@ class ProgressRecorder:
             if stage in STAGE_WORDS:
                 self._events.record(cached, "Normal", f"BootStage{stage}", STAGE_WORDS[stage])
         return True
+
+
+def _joined(server: Object | None) -> Report | None:
+    """That its machine has joined; of a Server that shows what the machine said before that, in the same boot."""
+    status = (server or {}).get("status") or {}
+    progress, boot_id = status.get("progress") or {}, (status.get("join") or {}).get("bootID")
+    if server is None or not progress.get("message") or boot_id is None or progress.get("bootID") != boot_id:
+        return None
+    return Report(mac=MacAddress(server["spec"]["bootMACAddress"]), stage="Token", boot_id=boot_id)
 
 
 def _fold(server: Server, reports: list[tuple[Report, datetime]]) -> tuple[BootProgress | None, list[BootStage]]:
