@@ -154,7 +154,7 @@ def assign(standing: Standing, course: Course, target: Target, images: Collectio
     nobody can boot.
     """
     server, status = standing.server, standing.server.status
-    if server.spec.acceptance != "Accepted" or not standing.has_node:
+    if server.spec.acceptance != "Accepted" or not standing.has_joined:
         return Assignment(image=None, pool=target.pool if target.pool != server.spec.node_pool_ref else None)
     if standing.state == "Updated":
         return Assignment(image=target.name, pool=target.pool)

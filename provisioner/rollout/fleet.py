@@ -15,7 +15,7 @@ from provisioner.rollout.wait import Wait
 MemberState = Literal["Updated", "Updating", "Failed", "Outdated", "Down", "Absent"]
 """Updated: in use with the wanted image. Updating: on its way there by this rollout. Failed: it did not get there, or
 was there and is out of use. Outdated: in use with another image. Down: out of use with another image, by no doing of
-this rollout. Absent: it has no Node."""
+this rollout. Absent: it has not joined."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)

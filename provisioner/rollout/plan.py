@@ -31,7 +31,7 @@ from provisioner.rollout.windows import open_until, opens_next
 _NO_TURN: Final[Mapping[str, Wait]] = {
     "Down": Wait("Down", "it is out of use; its turn comes when it is back"),
     "Failed": Wait("Failed", "it failed with the new image, and keeps its place until a person decides"),
-    "Absent": Wait("Absent", "it has no Node; it boots the right image when it boots"),
+    "Absent": Wait("Absent", "it has not joined; its next boot brings the image"),
 }
 
 

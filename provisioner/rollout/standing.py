@@ -107,7 +107,7 @@ class Standing:
         return self.state == "Updating" or (self.state == "Outdated" and self.excluded is None)
 
     @property
-    def has_node(self) -> bool:
+    def has_joined(self) -> bool:
         return self.state != "Absent"
 
 

@@ -22,7 +22,7 @@ PERSON = Requestor(name="user-alice", action="Reimage", image_ref="other")
     [
         ("with another image in use, it waits", {}, "Outdated"),
         ("with the image in use, it is updated", {"image": NEW}, "Updated"),
-        ("without a Node, it boots the right image when it boots", {"node": None}, "Absent"),
+        ("not joined, it boots the right image when it boots", {"node": None}, "Absent"),
         (
             "so does one whose Node was only made for it",
             {"node": NodeSign(boot_id=None, held=False), "ready": "False"},
