@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from datetime import UTC, datetime, timedelta
-from typing import Any
+from typing import Any, Final
 
 import pytest
 from hypothesis import given
@@ -145,24 +145,25 @@ json_values = st.recursive(
 )
 
 
-@given(
-    st.lists(
-        st.fixed_dictionaries(
-            {},
-            optional={
-                "type": st.sampled_from([*ACTION_OF, "Ready"]) | json_values,
-                "status": st.sampled_from(["True", "False", "Unknown"]) | json_values,
-                "reason": json_values,
-                "message": json_values,
-                "lastTransitionTime": json_values,
-            },
-        )
-        | json_values,
-        max_size=6,
-    )
+REST: Final = {"reason": json_values, "message": json_values, "lastTransitionTime": json_values}
+CONDITIONS: Final = st.fixed_dictionaries(
+    {},
+    optional={
+        "type": st.sampled_from([*ACTION_OF, "Ready"]) | json_values,
+        "status": st.sampled_from(["True", "False", "Unknown"]) | json_values,
+        **REST,
+    },
 )
-def test_no_conditions_whatever_make_reading_fail(conditions: list[Any]) -> None:
-    for condition in read_requests(node(*conditions)).values():
+
+
+@given(
+    st.lists(CONDITIONS | json_values, max_size=6),
+    st.fixed_dictionaries({"type": st.sampled_from(list(ACTION_OF)), "status": st.just("True")}, optional=REST),
+)
+def test_no_conditions_whatever_make_reading_fail(conditions: list[Any], asked: dict[str, Any]) -> None:
+    read = read_requests(node(*conditions, asked))
+    assert asked["type"] in read
+    for condition in read.values():
         found = read_ask(condition, NOON)
         assert isinstance(found, Refusal) or found.action == ACTION_OF[condition.type]
 

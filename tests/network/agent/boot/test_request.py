@@ -139,9 +139,21 @@ def test_a_body_has_a_bound(said: str, size: int | None) -> None:
 
 @given(st.binary(max_size=300))
 def test_whatever_is_sent_is_read_or_is_none(data: bytes) -> None:
-    head = read_head(b"GET /" + data + b"\r\n\r\n")
-    if head is not None:
-        assert isinstance(judge(head, HOST, data), PassOn | ImageFile | PartFile | Refused)
+    assert isinstance(read_head(b"GET /" + data + b"\r\n\r\n"), Head | None)
+
+
+@given(
+    st.sampled_from(["GET", "HEAD", "POST", "PUT"]),
+    st.sampled_from(["/", "/images/", "/v1/ipxe?mac=", "/v1/progress", "/tftp/"]),
+    st.text(st.characters(min_codepoint=33, max_codepoint=126), max_size=80),
+    st.dictionaries(st.sampled_from(["content-length", "range", "x"]), st.text(max_size=20)),
+    st.binary(max_size=300),
+)
+def test_whatever_is_asked_for_is_answered(
+    method: str, path: str, rest: str, headers: dict[str, str], body: bytes
+) -> None:
+    answer = judge(Head(method, path + rest, headers), HOST, body)
+    assert isinstance(answer, PassOn | ImageFile | PartFile | Refused)
 
 
 def test_a_header_of_blanks_is_read_in_no_time_and_blanks_around_a_value_are_none_of_it() -> None:
