@@ -218,14 +218,17 @@ def test_challenges_are_read_whatever_their_order_and_quoting() -> None:
     ]
 
 
-@given(st.text(max_size=200))
-def test_whatever_a_registry_asks_is_read_or_refused(header: str) -> None:
-    parse_challenges(header)
+STARTS = st.sampled_from(["", "Basic ", "Bearer ", 'Bearer realm="https://registry.example.com/t", '])
+
+
+@given(STARTS, st.text(max_size=200))
+def test_whatever_a_registry_asks_is_read_or_refused(start: str, rest: str) -> None:
+    parse_challenges(start + rest)
     try:
-        chosen = choose_challenge(header, SITE, actions="pull", plain_http=False)
+        chosen = choose_challenge(start + rest, SITE, actions="pull", plain_http=False)
     except Refused:
         return
-    assert isinstance(chosen, Basic)
+    assert isinstance(chosen, Bearer if "realm" in start else Basic)
 
 
 def choose(header: str, **more: Any) -> Bearer | Basic:
