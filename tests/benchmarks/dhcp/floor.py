@@ -1,6 +1,7 @@
 """What Python, the kernel and this course take at least: receives, copies what an answer must copy, and sends.
 
 It looks nothing up, checks nothing and counts nothing: a bound for a server in Python without C of its own, no server.
+It pauses as a worker does, and its receive buffer is that of a worker's queue.
 """
 
 from __future__ import annotations
@@ -10,11 +11,11 @@ import select
 import socket
 import time
 
+from provisioner.boot.dhcp.workers.pause import Pauses
+from provisioner.boot.dhcp.workers.sockets import QUEUE_BYTES, SO_RCVBUFFORCE
 from tests.benchmarks.dhcp.wire import CLIENT_ADDRESS, SERVER_ADDRESS
 
 _BATCH = 64
-_PAUSE_SECONDS = 0.01
-"""As the workers' own (provisioner.boot.dhcp.workers.worker)."""
 _TAIL = bytes(192) + b"\x63\x82\x53\x63"
 _SERVER = socket.inet_aton(SERVER_ADDRESS)
 _SAYS = {
@@ -26,7 +27,9 @@ _SAYS = {
 
 def main() -> None:
     with socket.socket(socket.AF_INET, socket.SOCK_DGRAM | socket.SOCK_NONBLOCK) as sock:
+        sock.setsockopt(socket.SOL_SOCKET, SO_RCVBUFFORCE, QUEUE_BYTES)
         sock.bind((SERVER_ADDRESS, 67))
+        pauses = Pauses(time.monotonic())
         poller = select.epoll()
         poller.register(sock.fileno(), select.EPOLLIN)
         while True:
@@ -41,8 +44,8 @@ def main() -> None:
             ]
             for reply in replies:
                 sock.sendto(reply, (CLIENT_ADDRESS, 67))
-            if 1 < len(packets) < _BATCH:
-                time.sleep(_PAUSE_SECONDS)
+            if pause := pauses.after(len(packets), time.monotonic(), emptied=len(packets) < _BATCH):
+                time.sleep(pause)
 
 
 if __name__ == "__main__":

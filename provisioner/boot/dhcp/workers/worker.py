@@ -24,6 +24,7 @@ from provisioner.boot.dhcp.table import Table
 from provisioner.boot.dhcp.tally import Received, Tally
 from provisioner.boot.dhcp.wire.options import LONGEST_MESSAGE
 from provisioner.boot.dhcp.wire.reply import Arrival, Destination
+from provisioner.boot.dhcp.workers.pause import Pauses
 from provisioner.boot.dhcp.workers.protocol import (
     HEARTBEAT_SECONDS,
     MOST_SIGHTINGS,
@@ -44,16 +45,11 @@ _REPORT_SECONDS: Final = 0.2
 _MOST_PENDING: Final = 5000
 _MOST_REMEMBERED: Final = 8192
 _BATCH_BEGUN: Final = 64
-_BATCH_DISCOVERS: Final = 32
-"""DISCOVERs taken before the queue of exchanges that have begun is looked at again."""
+_BATCH_DISCOVERS: Final = 48
+"""DISCOVERs taken before the queue of exchanges that have begun is looked at again: fewer than are taken of that queue,
+and more than half of MOST_GATHERED, so that one batch empties both."""
 _BATCHES_TO_A_CLOCK: Final = 16
 """Of so many batches that are read the waits of one are noted: to ask the kernel costs a tenth of an answer."""
-_BUSY_SECONDS: Final = 0.005
-_PAUSE_SECONDS: Final = 0.01
-"""Under load packets are let gather for a moment, as network cards do it with interrupts: to wake for each single one
-costs several times what it costs to answer it. A packet that comes alone is answered at once, and a queue that was not
-emptied is not left to wait. In ten milliseconds a queue of QUEUE_BYTES cannot fill: a worker answers a few hundred
-packets. Firmware, which asks again after seconds, does not notice them."""
 
 
 class Reporter:
@@ -162,7 +158,7 @@ class Worker:
         rank = {fd: n for n, fd in enumerate(duties)}
         for fd in duties:
             poller.register(fd, select.EPOLLIN)
-        timeout, last = 0.0, 0.0
+        timeout, pauses = 0.0, Pauses(time.monotonic())
         while self._parent_lives:
             ready = poller.poll(timeout)
             if len(ready) > 1:
@@ -175,10 +171,8 @@ class Worker:
                 emptied = emptied and count < most
             now = time.monotonic()
             timeout = self._reporter.flush(now)
-            if handled:
-                if emptied and (handled > 1 or now - last < _BUSY_SECONDS):
-                    time.sleep(_PAUSE_SECONDS)
-                last = now
+            if pause := pauses.after(handled, now, emptied=emptied):
+                time.sleep(pause)
 
     def _listen_to_parent(self) -> int:
         """Take every message that is there; their end is the parent's. No packets: 0."""
