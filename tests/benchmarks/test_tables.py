@@ -39,6 +39,7 @@ from tests.benchmarks import (
 )
 from tests.benchmarks.__main__ import NAMES
 from tests.benchmarks.dhcp.perfdhcp import Load
+from tests.benchmarks.dhcp.race import STEADY_RATE, find_knee
 from tests.benchmarks.dhcp.race import Result as Race
 from tests.benchmarks.kexec_drive import Reboot, stages_since
 from tests.benchmarks.record import Check, Goal
@@ -103,13 +104,14 @@ def credentials() -> Made:
     )
 
 
-def load(completed: int) -> Load:
-    return Load(500, 5.0, 1000, completed, 0.1, 9.9)
+def load(completed: int, offered: int = 500) -> Load:
+    return Load(offered, 5.0, 1000, completed, 0.1, 1.9)
 
 
-def dhcp() -> Made:
-    fast, slow = Race((load(1000),), load(500), load(1000)), Race((load(1000),), load(500), load(100))
-    return dhcp_bench.table({"ours, 1 worker": 3 * [fast], "Kea, 1 thread": 3 * [fast], "dnsmasq": 3 * [slow]}, 5), []
+def dhcp(steady: int = 1000) -> Made:
+    fast, slow = Race((load(1000),), load(500), load(steady)), Race((load(1000),), load(500), None)
+    results = {"ours, 1 worker": 3 * [fast], "Kea, 1 thread": 3 * [fast], "dnsmasq": 3 * [slow]}
+    return dhcp_bench.table(results, 5), dhcp_bench.check_goals(results)
 
 
 def evpn() -> Made:
@@ -259,6 +261,28 @@ def test_a_server_has_no_figure_at_a_rate_that_it_does_not_carry() -> None:
     text, _ = dhcp()
     dnsmasq = next(line for line in text.splitlines() if line.startswith("| dnsmasq"))
     assert dnsmasq.split(" | ")[3:6] == ["beyond its knee", "-", "-"]
+
+
+def test_a_server_that_loses_exchanges_at_the_steady_rate_misses_the_goal_of_its_answers() -> None:
+    assert [check.is_met for check in dhcp()[1]] == [False, True, True]
+    assert [check.is_met for check in dhcp(steady=900)[1]] == [False, False, True]
+
+
+@pytest.mark.parametrize("capacity", [160, 450, 600, 7_000])
+def test_a_server_is_offered_the_steady_rate_only_within_its_knee(capacity: int) -> None:
+    def offer(rate: int) -> Load:
+        return Load(rate, 5.0, 5 * rate, 5 * min(rate, capacity), 0.1, 1.9)
+
+    found = find_knee(offer, 2_000)
+    assert capacity / 1.2 < found.knee <= capacity
+    assert found.overload.wanted_per_second == pytest.approx(2 * found.knee, rel=0.02)
+    assert (found.steady is not None) == (capacity > STEADY_RATE)
+
+
+def test_the_dhcp_benchmark_refuses_short_steps(capsys: pytest.CaptureFixture[str]) -> None:
+    with pytest.raises(SystemExit):
+        dhcp_bench.main(["--seconds", "1"])
+    assert "give --seconds 5 or more" in capsys.readouterr().err
 
 
 def test_the_made_up_trace_lasts_until_the_last_rollout_is_given_up() -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import re
 import subprocess
 from dataclasses import dataclass
@@ -39,6 +40,11 @@ class Load:
     @property
     def completed_share(self) -> float:
         return self.exchanges / self.discovers if self.discovers else 0.0
+
+    @property
+    def microseconds_each(self) -> float:
+        """The server's processor time for one exchange: what a busy machine distorts least."""
+        return 1e6 * self.server_processor_seconds / self.exchanges if self.exchanges else math.inf
 
 
 def run_perfdhcp(course: Course, program: str, rate: int, seconds: int, clients: int) -> Load:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable
 from dataclasses import dataclass
 
@@ -20,30 +21,28 @@ class Result:
 
     steps: tuple[Load, ...]
     overload: Load
-    steady: Load
-    """At STEADY_RATE, which a slow server does not carry."""
+    steady: Load | None
+    """At STEADY_RATE; None if that is beyond its knee."""
+
+    @property
+    def at_knee(self) -> Load | None:
+        """The most that it carried with hardly a loss."""
+        carried = [step for step in self.steps if step.completed_share >= COMPLETE]
+        return max(carried, key=lambda step: step.completed_per_second, default=None)
 
     @property
     def knee(self) -> float:
-        """Most that it carried with hardly a loss."""
-        return max((step.completed_per_second for step in self.steps if step.completed_share >= COMPLETE), default=0.0)
+        return self.at_knee.completed_per_second if self.at_knee else 0.0
 
     @property
     def microseconds_each(self) -> float:
-        """The server's processor time for one exchange at its knee: what a busy machine distorts least."""
-        carried = [step for step in self.steps if step.completed_share >= COMPLETE]
-        at_knee = max(carried, key=lambda step: step.completed_per_second, default=self.overload)
-        return 1e6 * at_knee.server_processor_seconds / at_knee.exchanges if at_knee.exchanges else 0.0
+        """At its knee."""
+        return self.at_knee.microseconds_each if self.at_knee else math.inf
 
     @property
-    def is_steady(self) -> bool:
-        """Whether STEADY_RATE is within what it carries; if not, what was measured there is of an overload."""
-        return self.steady.completed_share >= COMPLETE
-
-    @property
-    def microseconds_each_steady(self) -> float:
-        """The same at STEADY_RATE."""
-        return 1e6 * self.steady.server_processor_seconds / self.steady.exchanges if self.steady.exchanges else 0.0
+    def carried_steady(self) -> Load | None:
+        """What was measured at STEADY_RATE, unless exchanges were lost: then it is a figure of an overload."""
+        return self.steady if self.steady and self.steady.completed_share >= COMPLETE else None
 
     @property
     def at_overload(self) -> float:
@@ -51,9 +50,11 @@ class Result:
 
 
 def find_knee(load: Callable[[int], Load], first: int) -> Result:
-    """Double the rate until exchanges are lost, close in on the knee, then offer twice the knee."""
+    """Double the rate until exchanges are lost, close in on the knee, then offer twice the knee.
+
+    STEADY_RATE is offered only to a server that carries it.
+    """
     steps: list[Load] = []
-    steady = load(STEADY_RATE)
     carried, lost, rate = 0, 0, first
     while len(steps) < 12:
         step = load(rate)
@@ -72,4 +73,5 @@ def find_knee(load: Callable[[int], Load], first: int) -> Result:
             rate = round((carried * lost) ** 0.5)
         if rate < 50:
             break
+    steady = load(STEADY_RATE) if carried >= STEADY_RATE else None
     return Result(tuple(steps), load(max(2 * carried, 100)), steady)
