@@ -133,7 +133,8 @@ def table(found: Mapping[Case, Sequence[Sequence[Figures]]]) -> str:
         f"server it fits, wide ones on whole servers. Bound: of what ran at the begin; reached: of the "
         "moments at which the servers first ran nothing. Jobs later: how much later those start that are submitted "
         "meanwhile, on average and at worst; by chance: the same without a rollout, if the scheduler picks at random "
-        "between equally full servers. Median (least to most) over rollouts on three days of the trace.",
+        "between equally full servers. Median (least to most) over rollouts on three days of the trace. All times but "
+        "those of decisions are simulated: other work on the machine does not change them.",
         "",
         f"| {' | '.join(COLUMNS)} |",
         f"|{'---|' * len(COLUMNS)}",
