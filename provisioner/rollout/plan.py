@@ -107,7 +107,8 @@ def plan(fleet: Fleet, strategy: UpgradeStrategy, now: datetime) -> Plan:
         busy = [m for m in busy if m.name not in told]
     closed = find_closed(fleet, busy, strategy.stragglers, now.timestamp())
     reserved = find_reserved(fleet, (m for m in busy if m.name in closed), now.timestamp())
-    waiting = [m for m in idle if m.name not in claims]
+    claimed = frozenset(claims)
+    waiting = [m for m in idle if m.name not in claimed]
     steered: frozenset[str] = frozenset()
     if strategy.steer_jobs:
         steered = find_steered(fleet, [m for m in busy if m.name not in closed], waiting, now.timestamp())

@@ -15,7 +15,8 @@ from provisioner.api.boot_stage import BootStage
 from provisioner.api.meta import rfc3339
 from provisioner.api.server import ServerStatus
 from provisioner.api.server_status import BootProgress, JoinStatus, StageTime
-from provisioner.rollout.simulate.trace import TraceJob
+from provisioner.rollout.simulate.figures import Delay
+from provisioner.rollout.simulate.setup import DAY
 from tests.benchmarks import (
     attestation_bench,
     bmc_bench,
@@ -43,6 +44,7 @@ from tests.benchmarks.dhcp.race import STEADY_RATE, find_knee
 from tests.benchmarks.dhcp.race import Result as Race
 from tests.benchmarks.kexec_drive import Reboot, stages_since
 from tests.benchmarks.record import Check, Goal
+from tests.benchmarks.rollout_traces import make_trace
 
 COMMAND: Final = datetime(2026, 1, 2, 3, 4, 5, tzinfo=UTC)
 THREE: Final = [1.0, 1.5, 2.0]
@@ -141,13 +143,10 @@ def register() -> Made:
 
 
 def rollout() -> Made:
-    jobs = [TraceJob(3600.0 * number, 8 * 3600.0, 2) for number in range(24 * 12)]
-    case = rollout_bench.Case(4, 0.5, (3.0,))
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(rollout_bench, "make_trace", lambda: jobs)
-        found = {case: [rollout_bench.run_case(None, case, 3.0)]}
+    case = rollout_bench.Case("one-gpu", 4, 0.5, (124.0,))
+    found = {case: [rollout_bench.run_case(case, 124.0)]}
     decisions = rollout_bench.measure_decisions(servers=200, times=1)
-    return rollout_bench.table(found, "a made-up trace"), rollout_bench.check_goals(found, decisions)
+    return rollout_bench.table(found), rollout_bench.check_goals(found, decisions)
 
 
 def rollout_scale() -> Made:
@@ -285,24 +284,77 @@ def test_the_dhcp_benchmark_refuses_short_steps(capsys: pytest.CaptureFixture[st
     assert "give --seconds 5 or more" in capsys.readouterr().err
 
 
-def test_the_made_up_trace_lasts_until_the_last_rollout_is_given_up() -> None:
-    jobs = rollout_bench.make_trace()
+def test_the_mixed_trace_lasts_until_the_last_rollout_is_given_up() -> None:
+    assert make_trace("mixed", seed=1)[-1].submitted > 119 * DAY
+
+
+def test_jobs_of_the_one_gpu_trace_run_for_as_long_as_those_that_were_measured_and_end_with_it() -> None:
+    jobs = make_trace("one-gpu", seed=1)
+    assert Counter(job.gpus for job in jobs) == {1: 6988, 2: 16, 4: 15, 8: 44}
+    seconds = sorted(job.duration for job in jobs)
+    for share, measured in ((0.1, 56), (0.25, 135), (0.5, 492), (0.75, 1914), (0.9, 6131), (0.99, 31 * 3600)):
+        assert seconds[int(share * len(seconds))] == pytest.approx(measured, rel=0.02), share
+    assert 100 * DAY < seconds[-1] < 145 * DAY
+    assert max(job.submitted + job.duration for job in jobs) == pytest.approx(149 * DAY, abs=DAY)
+    assert sum(job.submitted > 116 * DAY for job in jobs) > 0.99 * len(jobs)
+
+
+@pytest.mark.parametrize("name", rollout_bench.MADE_UP)
+def test_a_made_up_trace_is_the_same_for_a_seed_and_another_for_another(name: str) -> None:
+    jobs = make_trace(name, seed=1)
     assert jobs == sorted(jobs, key=lambda job: job.submitted)
-    assert jobs[-1].submitted > 119 * rollout_bench.DAY
-    assert jobs == rollout_bench.make_trace(), "it is the same in each process"
+    assert jobs == make_trace(name, seed=1), "in each process"
+    assert jobs != make_trace(name, seed=2)
+
+
+def test_a_trace_from_a_file_is_measured_at_the_loads_that_are_asked_for() -> None:
+    cases = rollout_bench.make_cases("/data/philly.csv", [70, 90], small=True)
+    assert [case.name for case in cases] == ["philly, 64 servers, 70%", "philly, 64 servers, 90%"]
+    assert [case.name for case in rollout_bench.make_cases("one-gpu", None, small=False)] == [
+        "one-gpu, 64 servers, 50%",
+        "one-gpu, 64 servers, 70%",
+    ]
 
 
 def test_a_rollout_that_did_not_end_misses_the_goals_about_its_makespan() -> None:
     figures: Any = SimpleNamespace(
         outcome=SimpleNamespace(policy="provisioner", interrupted=0), to_bound=None, to_reached=None,
-        extra_share=0.0, closed_share=0.0,
+        extra_share=0.0, closed_share=0.0, delay=Delay(0.0, 0.0),
     )  # fmt: skip
-    case = rollout_bench.Case(64, 0.5, (30.0,), ("provisioner",))
+    case = rollout_bench.Case("mixed", 64, 0.5, (30.0,), ("provisioner",))
     checks = rollout_bench.check_goals({case: [[figures]]}, {})
     assert {check.goal for check in checks if not check.is_met} == {
         rollout_bench.GOALS["to_bound"],
         rollout_bench.GOALS["to_reached"],
     }
+
+
+def test_no_rollout_makes_wide_jobs_wait_for_the_small_ones_that_it_steers() -> None:
+    [figures] = rollout_bench.run_case(rollout_bench.Case("one-gpu", 16, 0.7, (128.0,), ("provisioner",)), 128.0)
+    assert figures.to_bound is not None
+    assert figures.to_bound <= rollout_bench.GOALS["to_bound"].limit
+    assert figures.delay.mean <= rollout_bench.GOALS["later"].limit
+    assert figures.delay.worst <= rollout_bench.GOALS["worst"].limit * 3600
+
+
+def test_the_worst_day_counts_for_the_worst_delay_up_to_the_load_at_which_chance_outweighs_it() -> None:
+    days: Any = [
+        SimpleNamespace(
+            outcome=SimpleNamespace(policy="provisioner", interrupted=0), to_bound=1.0, to_reached=1.0,
+            extra_share=0.0, closed_share=0.0, delay=Delay(5.0, worst),
+        )
+        for worst in (60.0, 60.0, 7200.0)
+    ]  # fmt: skip
+    usual, crowded = (rollout_bench.Case("mixed", 64, load, (30.0,), ("provisioner",)) for load in (0.7, 0.9))
+    found = {usual: [[day] for day in days], crowded: [[day] for day in days]}
+    delays = [
+        check for check in rollout_bench.check_goals(found, {})
+        if check.goal in (rollout_bench.GOALS["later"], rollout_bench.GOALS["worst"])
+    ]  # fmt: skip
+    assert [(check.case, check.values, check.is_met) for check in delays] == [
+        ("mixed, 64 servers, 70%, provisioner", (5.0, 5.0, 5.0), True),
+        ("mixed, 64 servers, 70%, provisioner", (2.0,), False),
+    ]
 
 
 def test_the_look_of_an_agent_counts_the_programs_that_it_starts(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -12,7 +12,7 @@ from provisioner.api.upgrade_strategy import LONGEST_SOAK_SECONDS, Canary, Strag
 from provisioner.api.wording import quantity
 from provisioner.cli import printer
 from provisioner.cli.progress import Progress
-from provisioner.rollout.simulate.figures import Figures, compare
+from provisioner.rollout.simulate.figures import Delay, Figures, compare
 from provisioner.rollout.simulate.plot import draw_fleet
 from provisioner.rollout.simulate.setup import DAY, POLICY_NAMES, Question, load_of, make_policy, make_scenario
 from provisioner.rollout.simulate.trace import read_trace
@@ -29,6 +29,7 @@ _HEADINGS = (
     "closed idle GPU-h",
     "extra idle GPU-h",
     "jobs later (mean, worst)",
+    "by chance (mean, worst)",
 )
 
 
@@ -152,7 +153,8 @@ def simulate_rollout(
     """Simulate the rollout of an image over a cluster whose jobs come from a trace.
 
     The planner decides as it does for a real pool. Compared with peers as their documents describe them: idle-first
-    (SUNK), in-order (k8s-operator-libs), kured with and without a blocking selector.
+    (SUNK), in-order (k8s-operator-libs), kured with and without a blocking selector; and with idle-only, which reboots
+    servers only when they run nothing.
     """
     if svg is not None and not svg.absolute().parent.is_dir():
         raise click.BadParameter(f"there is no folder {svg.absolute().parent}", param_hint="--svg")
@@ -221,8 +223,13 @@ def _row(figures: Figures) -> tuple[str, ...]:
         f"{outcome.unavoidable / 3600:,.0f}",
         f"{outcome.closed_idle / 3600:,.1f} ({figures.closed_share:.1%})",
         f"{outcome.extra / 3600:,.1f} ({figures.extra_share:.1%})",
-        f"{figures.delay:+.1f} s, {figures.worst / 3600:+.1f} h",
+        _delay(figures.delay),
+        _delay(figures.by_chance),
     )
+
+
+def _delay(delay: Delay) -> str:
+    return f"{delay.mean:+.1f} s, {delay.worst / 3600:+.1f} h"
 
 
 def _ratio(value: float | None) -> str:

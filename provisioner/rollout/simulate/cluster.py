@@ -8,6 +8,7 @@ closed ones (NoSchedule, Slurm's drain) never.
 
 from __future__ import annotations
 
+import random
 from collections import deque
 from dataclasses import dataclass
 from typing import Final, Literal
@@ -32,7 +33,8 @@ class Run:
 
 
 class Cluster:
-    """Servers by number, from 0."""
+    """Servers by number, from 0. ties: picks one of equally full servers; if None, it is the one that has been as full
+    as that for longest."""
 
     def __init__(self, servers: int, gpus: int, jobs: list[TraceJob]) -> None:
         self.servers, self.gpus, self._jobs = servers, gpus, jobs
@@ -42,6 +44,7 @@ class Cluster:
         self.on: list[dict[int, Run]] = [{} for _ in range(servers)]
         self.queued: dict[int, deque[int]] = {}
         self.queued_gpus = 0
+        self.ties: random.Random | None = None
         self._buckets: list[list[dict[int, None]]] = [[{} for _ in range(gpus + 1)] for _ in range(2)]
         for server in range(servers):
             self._buckets[OPEN][gpus][server] = None
@@ -89,8 +92,8 @@ class Cluster:
         if size <= self.gpus:
             for buckets in self._buckets:
                 for free in range(size, self.gpus + 1):
-                    for server in buckets[free]:
-                        return (server,)
+                    if buckets[free]:
+                        return (self.ties.choice([*buckets[free]]) if self.ties else next(iter(buckets[free])),)
             return None
         count = -(-size // self.gpus)
         whole = [buckets[self.gpus] for buckets in self._buckets]

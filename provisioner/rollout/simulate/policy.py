@@ -65,6 +65,7 @@ class Planner:
     def __init__(self, strategy: UpgradeStrategy) -> None:
         self.name = "provisioner" + (", closes stragglers" if strategy.stragglers is not None else "")
         self.name += ", has a deadline" if strategy.deadline is not None else ""
+        self.name += ", steers no jobs" if not strategy.steer_jobs else ""
         self._strategy = strategy
         self._members: list[Member] = []
         self._closed: set[int] = set()
@@ -121,6 +122,21 @@ class Planner:
 def moment(seconds: float) -> datetime:
     """The moment that so many seconds of a simulation stand for."""
     return EPOCH + timedelta(seconds=seconds)
+
+
+class IdleOnly:
+    """Servers are rebooted when they run nothing, so many at once; none is closed, and no job is steered away.
+
+    A reference, not a peer: what a rollout takes that leaves it to the scheduler where jobs run.
+    """
+
+    def __init__(self, *, parallel: int) -> None:
+        self.name, self._parallel = "idle-only", parallel
+
+    def decide(self, view: View) -> Orders:
+        free = self._parallel - sum(state == "Updating" for state in view.states)
+        idle = [s for s, state in enumerate(view.states) if state == "Outdated" and not view.cluster.on[s]]
+        return Orders(claims=idle[: max(0, free)])
 
 
 class Kured:

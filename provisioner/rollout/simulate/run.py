@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import heapq
+import random
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 from typing import Final
@@ -127,6 +128,10 @@ class _Simulation:
             self._scenario.jobs[queue[0]].submitted <= submitted for queue in self._cluster.queued.values() if queue
         ):
             self.run_to(min(self.now + _STRIDE_SECONDS, latest), deciding=False)
+
+    def break_ties(self, ties: random.Random) -> None:
+        """From now on chance decides which of equally full servers takes a job."""
+        self._cluster.ties = ties
 
     def begin(self) -> None:
         """The rollout begins now."""
@@ -303,9 +308,15 @@ def simulate(scenario: Scenario, policy: Policy) -> Outcome:
     )
 
 
-def simulate_without(scenario: Scenario, until: float) -> dict[int, float]:
-    """When each job starts if there is no rollout, of all that are submitted until that moment of the trace."""
+def simulate_without(scenario: Scenario, until: float, ties: random.Random | None = None) -> dict[int, float]:
+    """When each job starts if there is no rollout, of all that are submitted until that moment of the trace.
+
+    ties: decides between equally full servers, from the moment on at which the rollout would begin.
+    """
     simulation = _Simulation(scenario, None)
+    simulation.run_to(scenario.began, deciding=False)
+    if ties is not None:
+        simulation.break_ties(ties)
     simulation.run_to(until, deciding=False)
     simulation.run_until_started(until, scenario.began + 2 * scenario.longest)
     return simulation.starts

@@ -10,7 +10,7 @@ from provisioner.api.errors import NeedsHuman
 from provisioner.api.upgrade_strategy import Stragglers, UpgradeStrategy
 from provisioner.rollout.amounts import resolve_amount
 from provisioner.rollout.room import DEFAULT_PARALLEL
-from provisioner.rollout.simulate.policy import DrainInOrder, Kured, Planner, Policy
+from provisioner.rollout.simulate.policy import DrainInOrder, IdleOnly, Kured, Planner, Policy
 from provisioner.rollout.simulate.run import Scenario
 from provisioner.rollout.simulate.trace import TraceJob, mean_gpus, scale_trace
 
@@ -21,6 +21,8 @@ CLOSES_AT_ONCE: Final = Stragglers(after_seconds=0)
 POLICY_NAMES: Final = (
     "provisioner",
     "provisioner-stragglers",
+    "provisioner-unsteered",
+    "idle-only",
     "idle-first",
     "in-order",
     "kured-blocking",
@@ -95,6 +97,10 @@ def make_policy(name: str, scenario: Scenario, strategy: UpgradeStrategy) -> Pol
             return Planner(strategy)
         case "provisioner-stragglers":
             return Planner(replace(strategy, stragglers=strategy.stragglers or CLOSES_AT_ONCE))
+        case "provisioner-unsteered":
+            return Planner(replace(strategy, steer_jobs=False))
+        case "idle-only":
+            return IdleOnly(parallel=scenario.parallel)
         case "idle-first":
             return DrainInOrder("idle-first (SUNK)", parallel=scenario.parallel, idle_first=True)
         case "in-order":

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import random
 
 import pytest
@@ -22,6 +23,19 @@ def test_a_job_runs_on_the_fullest_server_that_it_fits() -> None:
     made = cluster(2, 6, 2, 4)
     assert [run.servers for run in made.schedule(0.0)] == [(0,), (0,), (1,)]
     assert made.free == [0, 4]
+
+
+def test_chance_decides_between_equally_full_servers_alone() -> None:
+    made = cluster(4, 6, 6, 6, 4, 2)
+    made.schedule(0.0)
+    made.ties = random.Random(1)
+    taken = []
+    for _ in range(20):
+        made.end(4)
+        made.submit(4)
+        taken += [run.servers[0] for run in made.schedule(1.0)]
+    assert set(taken) == {0, 1, 2}
+    assert any(one == following for one, following in itertools.pairwise(taken)), "they do not take turns"
 
 
 def test_a_wide_job_gets_whole_servers_all_of_them_or_none() -> None:

@@ -10,8 +10,8 @@ import pytest
 
 from provisioner.api.errors import NeedsHuman
 from provisioner.api.upgrade_strategy import Canary, Stragglers, UpgradeDeadline, UpgradeStrategy
-from provisioner.rollout.simulate.figures import compare
-from provisioner.rollout.simulate.policy import DrainInOrder, Kured, Planner, Policy
+from provisioner.rollout.simulate.figures import Delay, compare
+from provisioner.rollout.simulate.policy import DrainInOrder, IdleOnly, Kured, Planner, Policy
 from provisioner.rollout.simulate.run import REACTION_SECONDS, Scenario, simulate
 from provisioner.rollout.simulate.setup import DAY, POLICY_NAMES, Question, make_policy, make_scenario
 from provisioner.rollout.simulate.trace import TraceJob
@@ -30,11 +30,12 @@ def planner(**changes: Any) -> Planner:
 
 
 def test_idle_servers_take_as_many_rounds_as_the_cap_makes() -> None:
-    found = simulate(scenario([], 10, parallel=4), planner(max_parallel=4))
-    assert found.makespan == pytest.approx(3 * 600.0, abs=3 * REACTION_SECONDS)
-    assert found.bound == found.reached == 3 * 600.0
-    assert found.unavoidable == 10 * 8 * 600.0
-    assert (found.interrupted, found.extra) == (0, 0.0)
+    for policy in (planner(max_parallel=4), IdleOnly(parallel=4)):
+        found = simulate(scenario([], 10, parallel=4), policy)
+        assert found.makespan == pytest.approx(3 * 600.0, abs=3 * REACTION_SECONDS)
+        assert found.bound == found.reached == 3 * 600.0
+        assert found.unavoidable == 10 * 8 * 600.0
+        assert (found.interrupted, found.extra) == (0, 0.0)
 
 
 def test_a_busy_server_follows_when_its_job_ends_and_not_before() -> None:
@@ -49,9 +50,10 @@ def test_a_queued_job_does_not_take_the_place_of_one_that_ends_on_a_server_that_
     ours = simulate(scenario(jobs, 2, parallel=1), planner(max_parallel=1))
     assert ours.makespan is not None
     assert ours.makespan < 5 * HOUR
-    blocked = simulate(scenario(jobs, 2, parallel=1), Kured(blocking=True))
-    assert blocked.makespan is not None
-    assert blocked.makespan > 30 * HOUR  # it looks now and then, and there is always a job
+    for policy in (Kured(blocking=True), IdleOnly(parallel=1)):
+        blocked = simulate(scenario(jobs, 2, parallel=1), policy)
+        assert blocked.makespan is not None, policy.name
+        assert blocked.makespan > 30 * HOUR, policy.name  # it closes no server, and there is always a job
 
 
 def test_a_job_that_lasts_is_placed_where_no_update_waits_for_it() -> None:
@@ -59,6 +61,11 @@ def test_a_job_that_lasts_is_placed_where_no_update_waits_for_it() -> None:
     found = simulate(scenario(jobs, 2), planner(canary=Canary(count=1, soak_seconds=0)))
     assert found.makespan is not None
     assert found.makespan < 2 * HOUR
+    made = scenario(jobs, 2)
+    rules = strategy(canary=Canary(count=1, soak_seconds=0))
+    unsteered = simulate(made, make_policy("provisioner-unsteered", made, rules))
+    assert unsteered.makespan is not None
+    assert unsteered.makespan > 99 * HOUR
 
 
 def test_closing_servers_in_order_idles_what_is_free_until_the_last_job_ends() -> None:
@@ -154,7 +161,7 @@ def test_a_rollout_that_does_not_end_is_given_up_and_says_what_is_left() -> None
 def test_how_much_later_jobs_start_is_counted_against_a_cluster_without_a_rollout() -> None:
     jobs = [TraceJob(HOUR + 10.0, HOUR, 8)]
     [found] = compare(scenario(jobs, 1), [planner()])
-    assert found.delay == found.worst == pytest.approx(590.0, abs=2 * REACTION_SECONDS)
+    assert found.delay.mean == found.delay.worst == pytest.approx(590.0, abs=2 * REACTION_SECONDS)
     assert found.not_started == 0
 
 
@@ -163,7 +170,18 @@ def test_a_job_that_waits_when_the_rollout_is_over_is_counted_when_it_starts() -
     [found] = compare(scenario(jobs, 1), [planner()])
     assert found.outcome.makespan == pytest.approx(2 * HOUR + 600, abs=4 * REACTION_SECONDS)
     assert found.not_started == 0
-    assert found.delay == pytest.approx(600, abs=4 * REACTION_SECONDS)
+    assert found.delay.mean == pytest.approx(600, abs=4 * REACTION_SECONDS)
+
+
+def test_what_another_placement_does_to_jobs_is_measured_on_a_cluster_without_a_rollout() -> None:
+    # All servers have 3 GPUs free when the long job with 3 is submitted. If it takes the first one, where the other job
+    # is long, too, the last three have a whole server each when those of the others end; else one waits for it.
+    jobs = [TraceJob(0.0, 20 * HOUR, 5), *(TraceJob(0.0, 2 * HOUR, 5) for _ in range(3))]
+    jobs += [TraceJob(1.5 * HOUR, 10 * HOUR, 3), *(TraceJob(1.6 * HOUR, 50 * HOUR, 8) for _ in range(3))]
+    [found] = compare(scenario(jobs, 4), [IdleOnly(parallel=1)])
+    assert found.by_chance == Delay(9.5 * HOUR / 4, 9.5 * HOUR)
+    [before] = compare(scenario(jobs, 4, began=1.55 * HOUR), [IdleOnly(parallel=1)])
+    assert before.by_chance == Delay(0.0, 0.0), "jobs are placed alike until the rollout begins"
 
 
 def patient_policies(parallel: int) -> list[Policy]:
@@ -174,6 +192,7 @@ def patient_policies(parallel: int) -> list[Policy]:
         Planner(strategy(max_parallel=parallel, deadline=UpgradeDeadline(after_seconds=10**6))),
         DrainInOrder("idle-first", parallel=parallel, idle_first=True),
         DrainInOrder("in-order", parallel=parallel, idle_first=False),
+        IdleOnly(parallel=parallel),
         Kured(blocking=True),
     ]
 
@@ -239,4 +258,4 @@ def test_each_policy_can_be_asked_for_by_its_name(name: str) -> None:
     [found] = compare(made, [make_policy(name, made, rules)])
     assert (found.outcome.interrupted == 0) == (name != "kured")
     # Each server always runs a job: who only looks whether one is idle now and then never finds it so.
-    assert (found.outcome.makespan is None) == (name == "kured-blocking")
+    assert (found.outcome.makespan is None) == (name in ("kured-blocking", "idle-only", "provisioner-unsteered"))
