@@ -37,7 +37,7 @@ def expect_completion(
     releases += [max(0.0, end - moment) for end in ends if end is not None]
     if len(releases) < idle + len(ends):
         return None
-    if parallel < 1 and releases:
+    if parallel < 1:
         return None
     latest = timedelta(seconds=lower_bound(releases, parallel, fleet.attempt.total_seconds()))
     return now + max(latest, fleet.attempt if updating else timedelta())
