@@ -117,6 +117,13 @@ def test_an_agent_that_cannot_be_told_is_followed_by_the_next_method() -> None:
     assert (step.status.reboot.outcome, WORDS in (step.status.reboot.message or "")) == ("Failed", True)
 
 
+def test_an_agent_that_cannot_be_told_just_now_is_told_once_that_may_be_tried_again() -> None:
+    given = finalized(trying())
+    for again, is_told in ((40, False), (30, True)):
+        step = decide(replace(given, refused=refused("Intent", since=25, again=again)), later(30))
+        assert isinstance(step, SetIntent) is is_told
+
+
 def test_a_power_cycle_needs_nothing_of_the_node() -> None:
     found = trying("PowerCycle", node=node(), refused=refused("Taint", 0, 41) | refused("Intent", 0, 41))
     assert not isinstance(decide(finalized(found), later(40)), SetTaint | SetIntent)

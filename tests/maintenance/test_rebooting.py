@@ -115,6 +115,13 @@ REBOOTING: dict[str, tuple[MaintenanceFacts, float, str]] = {
         10,
         "says: the join controller has not prepared the Node for boot order o2 yet",
     ),
+    "without an attempt on record nothing is begun": (facts(status={"phase": "Rebooting"}), 10, "waits"),
+    "where there is no Node a boot is awaited": (trying(node=None), 10, "says: a boot is awaited"),
+    "a Server that is gone is no sign that its BMC has acted": (
+        trying("Reset", server=None, work=Work(jobs=(job(),))),
+        10,
+        "ends: JobStarted",
+    ),
     "once both are done the agent is told": (trying(), 10, "tells the agent: Kexec"),
     "a reboot by the firmware is the agent's, too": (trying("Reboot"), 10, "tells the agent: Reboot"),
     "a reset is not": (trying("Reset"), 10, "says: a boot by the BMC is awaited"),
@@ -561,6 +568,7 @@ VERIFYING: dict[str, tuple[MaintenanceFacts, float, str]] = {
         60,
         "says: the checks of boot boot-2 have not passed: as the checks say",
     ),
+    "without an attempt on record nothing is proved": (facts(status={"phase": "Verifying"}), 60, "waits"),
     "a person's word lets it in": (back(said={"verification": checked(released="alice")}), 60, "ends: Booted"),
     "checks of a boot that another order follows are not the last word": (
         back(said={"order": "o3", "joined": None, "verified": "False", "verification": checked()}),

@@ -553,6 +553,11 @@ def test_a_drain_of_ones_own_is_lifted_when_who_holds_the_server_has_jobs_come()
         assert isinstance(decide_behind(given, later(9)), Wait)
 
 
+def test_behind_another_a_turn_is_waited_for_only_where_nobody_else_asks() -> None:
+    for requestors, kinds in (((rollout(),), ["Maintenance", "Rollout"]), ((ALICE, rollout()), ["Maintenance"])):
+        assert [each.kind for each in behind(*requestors).maintenance.status.blockers] == kinds
+
+
 def test_a_drain_that_outlived_its_maintenance_stays_while_a_turn_closes_the_server() -> None:
     ended = facts(status={"phase": "Completed", "slurm": DRAIN}, pool=pool())
     assert isinstance(decide_kept(ended, later(9)), ReopenSlurm)

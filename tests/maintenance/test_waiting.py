@@ -57,7 +57,18 @@ def settled() -> Server:
     return server(ready_time=rfc3339(later(5)))
 
 
+def powered_off() -> Server:
+    return replace(settled(), spec=replace(settled().spec, power_state="Off"))
+
+
+def refused_then(reason: str) -> dict[str, Any]:
+    """Of the status: a claim that the API server refused a moment ago, and what was noted after that."""
+    refusal = TimelineEntry(time=rfc3339(later(30)), phase="Claiming", reason="NodeRefused", message="it is full")
+    return {"timeline": (refusal, TimelineEntry(time=rfc3339(later(31)), phase="Waiting", reason=reason, message="…"))}
+
+
 HELD = ({"type": HOLD_REQUESTED, "status": "True"},)
+MOVES = requestor("rollout", "Reimage", image_ref=objects.image().name, node_pool_ref="other")
 ROWS: dict[str, tuple[MaintenanceFacts, list[str]]] = {
     "an idle server with its image staged and a free slot is claimed": (staged(facts(budget=FREE)), ["claimed"]),
     "a free slot in the cache is looked at once more": (
@@ -76,6 +87,28 @@ ROWS: dict[str, tuple[MaintenanceFacts, list[str]]] = {
     "an image that does not exist is waited for": (facts(image=None), ["Image"]),
     "an image of another architecture is waited for": (facts(image=objects.image(architecture="arm64")), ["Image"]),
     "a pool that is gone is waited for": (facts(pool=None), ["Server", "Image"]),
+    "a pool that is gone to which it was to move is waited for": (facts(MOVES, next_pool=None), ["Server"]),
+    "a server that is meant to be off is not booted": (facts(server=powered_off(), budget=FREE), ["Server"]),
+    "and is drained all the same": (
+        facts(requestor(action="Drain", requested_time=rfc3339(NOON)), server=powered_off(), budget=FREE),
+        ["claimed"],
+    ),
+    "a server without a Node is not drained": (
+        facts(requestor(action="Drain", requested_time=rfc3339(NOON)), node=None, server=settled(), budget=FREE),
+        ["Server"],
+    ),
+    "a power cycle waits for no boot that is under way": (
+        facts(requestor(action="PowerCycle", requested_time=rfc3339(NOON)), node=None, budget=FREE),
+        ["claimed"],
+    ),
+    "a claim that was refused is made again after a minute": (
+        facts(NOW_REQUESTOR, budget=FREE, status=refused_then("Requested")),
+        ["Node"],
+    ),
+    "one before the last that was made is over": (
+        facts(NOW_REQUESTOR, budget=FREE, status=refused_then("DrainStarted")),
+        ["claimed"],
+    ),
     "the agent is waited for until it has staged": (facts(budget=FREE), ["Agent"]),
     "an agent that stages is waited for": (staged(facts(budget=FREE), "Staging"), ["Agent"]),
     "an agent that cannot stage is not waited for": (staged(facts(budget=FREE), "Failed"), ["claimed"]),
@@ -145,6 +178,57 @@ ROWS: dict[str, tuple[MaintenanceFacts, list[str]]] = {
 def test_it_waits(sentence: str) -> None:
     given, expected = ROWS[sentence]
     assert waits_for(given) == expected
+
+
+A_JOB = Work(jobs=(job(),))
+KEPT = Work(jobs=(job(do_not_disrupt=True),))
+SAID: dict[str, tuple[MaintenanceFacts, str, str]] = {
+    "for a job under WhenIdle": (facts(work=A_JOB), "WhenIdle waits for its end", "when its jobs have ended"),
+    "for a job with a deadline": (
+        facts(by_deadline(7200), work=A_JOB),
+        "it may go on until 2026-01-02T14:00:00Z",
+        "when its jobs have ended, or at 2026-01-02T14:00:00Z",
+    ),
+    "for a job after the deadline that nobody may end": (
+        facts(by_deadline(30), work=KEPT, status={"warned_time": rfc3339(NOON)}),
+        "its owner forbids eviction: it is waited for, or ask with policy Now",
+        "when its jobs have ended",
+    ),
+    "for the budget": (
+        staged(facts(budget=replace(FREE, taken=("r01-u02-1",)))),
+        "allows 1 of its servers to be out of use at once",
+        "when another server of the pool is back, and those that asked earlier have had their turn",
+    ),
+    "for who asked earlier": (
+        staged(facts(budget=replace(FREE, before=("r01-u02-1",)))),
+        "asked earlier and waits for the same budget",
+        "when another server of the pool is back, and those that asked earlier have had their turn",
+    ),
+    "for a person": (
+        facts(node=node(conditions=HELD)),
+        "is held by a person",
+        "when nothing stands in the way any more",
+    ),
+}
+
+
+@pytest.mark.parametrize("sentence", SAID)
+def test_it_is_said_what_is_waited_for_and_what_comes_next(sentence: str) -> None:
+    given, why, ahead = SAID[sentence]
+    step = decide_waiting(given, later(60))
+    assert isinstance(step, WriteStatus)
+    assert why in step.status.blockers[0].message
+    assert step.status.next_step == f"is claimed {ahead}"
+
+
+def test_who_waits_for_others_to_claim_looks_soon_and_who_waits_for_a_boot_without_a_node_looks_again() -> None:
+    for given, seconds in (
+        (staged(facts(budget=replace(FREE, before=("r01-u02-1",)))), 2),
+        (facts(node=None, budget=FREE), 5),
+    ):
+        step = decide_waiting(given, later(60))
+        assert isinstance(step, WriteStatus)
+        assert decide_waiting(with_status(given, step.status), later(61)) == Wait(seconds=seconds)
 
 
 def test_the_agent_is_waited_for_as_long_as_a_boot_by_kexec_may_take_and_once_only() -> None:

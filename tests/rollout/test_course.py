@@ -10,8 +10,9 @@ from provisioner.api.maintenance import Requestor
 from provisioner.api.meta import parse_time
 from provisioner.api.node_pool import NodePoolStatus
 from provisioner.api.rollout_status import ReleasedImage, RolloutRecord, RolloutStatus
+from provisioner.api.server_status import UpgradeFailure
 from provisioner.api.upgrade_strategy import Canary, UpgradeStrategy
-from provisioner.rollout.course import assign, follow_plan, follows_up, set_course, stop_at_failures
+from provisioner.rollout.course import Course, assign, follow_plan, follows_up, set_course, stop_at_failures
 from provisioner.rollout.plan import Plan
 from provisioner.rollout.stage import Stage
 from provisioner.rollout.standing import Target
@@ -171,3 +172,64 @@ def test_a_server_is_assigned_what_it_is_in_use_with_and_nothing_that_is_gone() 
     assert assign(stands(None, node=None, **has_old), course, TARGET, images).image is None, "whatever is released"
     assert assign(stands(OLD, ready="False", **has_old), course, TARGET, {NEW}).image is None
     assert assign(stands(OLD, acceptance="Rejected", **has_old), course, TARGET, images).image is None
+
+
+def test_to_go_back_after_the_canary_needs_none_either() -> None:
+    passed = replace(RELEASED, image_ref=NEW)
+    course = set_course(pool(OLD, released=passed, rollout=UNDER_WAY), [stands(NEW)], MOMENT)
+    assert course.rollout is not None
+    assert (course.rollout.image_ref, course.rollout.passed) == (OLD, 1)
+
+
+def test_it_is_not_complete_with_a_server_that_failed_unless_it_was_before() -> None:
+    failure = UpgradeFailure(image_ref=NEW, time=at(5000), message="NotVerified: GPU 3 is gone")
+    of = pool(rollout=UNDER_WAY, strategy=UpgradeStrategy(canary=Canary(count=0)))
+    members = [stands(NEW), stands(OLD, status={"upgrade_failure": failure})]
+    waits = follow_plan(set_course(of, members, MOMENT), of, members, planned(1), MOMENT).rollout
+    assert waits is not None
+    assert waits.completed_time is None
+    moved = pool(rollout=replace(UNDER_WAY, moved_time=at(3600)))
+    over = follow_plan(set_course(moved, members, MOMENT), moved, members, planned(1), MOMENT).rollout
+    assert over is not None
+    assert over.completed_time is not None
+
+
+MOVER: dict[str, Any] = {"node_pool_ref": "other"}
+
+
+def test_a_pool_that_never_had_another_image_begins_a_rollout_for_those_alone_who_move_in() -> None:
+    released = replace(RELEASED, image_ref=NEW)
+    for verified, passed in ((at(60), 1), (None, 0)):
+        of = pool(released=replace(released, verified_time=verified))
+        course = set_course(of, [stands(OLD, status=MOVER)], MOMENT)
+        assert course.rollout is not None
+        assert (course.rollout.moved_time is not None, course.rollout.passed) == (True, passed)
+    assert set_course(pool(released=released), [stands(NEW)], MOMENT).rollout is None
+
+
+def test_a_server_stays_in_its_pool_and_with_its_image_until_its_turn_and_then_changes_both_together() -> None:
+    proven = set_course(pool(rollout=UNDER_WAY), [stands()], MOMENT)
+    unproven = replace(proven, released=replace(RELEASED, verified_time=None))
+    images = {OLD, NEW, "third"}
+
+    def assigned(course: Course = proven, *, ready: str = "True", **status: Any) -> tuple[str | None, str | None]:
+        found = assign(
+            stands(OLD, ready=ready, status={"assigned_image_ref": "third", **status}), course, TARGET, images
+        )
+        return found.image, found.pool
+
+    assert assigned(**MOVER) == ("third", "other")
+    assert assigned(ready="False", **MOVER) == (OLD, "gpu"), "out of use by itself it comes with its next boot"
+    assert assigned(unproven, ready="False", **MOVER) == ("third", "other"), "where somebody was in use with the image"
+    sent_back = {**MOVER, "assigned_node_pool_ref": "gpu"}
+    assert assigned(unproven, ready="False", **sent_back) == ("third", "gpu"), "to where it was in use last"
+    arrived = {"node_pool_ref": "gpu", "assigned_node_pool_ref": "other"}
+    assert assigned(**arrived) == (OLD, "gpu")
+    assert assigned(ready="False", **arrived) == (OLD, "gpu")
+    assert assigned(unproven, ready="False", **arrived) == ("third", "other")
+
+
+def test_those_who_move_in_come_along_with_a_rollout_under_way_which_stays_on_trial() -> None:
+    course = set_course(pool(rollout=UNDER_WAY), [stands(OLD, status=MOVER)], MOMENT)
+    assert course.rollout == UNDER_WAY
+    assert not follows_up(UNDER_WAY, course.history)

@@ -4,13 +4,25 @@ from __future__ import annotations
 
 from dataclasses import replace
 
+import pytest
+
+from provisioner.api import Image
+from provisioner.api.rollout_status import ReleasedImage, RolloutStatus, RolloutStop
 from provisioner.api.upgrade_strategy import DomainCap, UpgradeStrategy
+from provisioner.rollout.course import Course
 from provisioner.rollout.fleet import Occupancy
-from provisioner.rollout.members import Members
+from provisioner.rollout.members import Members, halted_by
 from provisioner.rollout.standing import Standing
-from tests.rollout.pools import OLD, asked, entry, stands
+from tests.boot import objects
+from tests.boot.objects import at, condition
+from tests.rollout.pools import NEW, OLD, asked, entry, stands
 
 STRATEGY = UpgradeStrategy()
+COURSE = Course(
+    released=ReleasedImage(image_ref=OLD, time=at(0)),
+    rollout=RolloutStatus(image_ref=NEW, started_time=at(0)),
+    history=(),
+)
 BUSY = Occupancy(jobs=("Pod jobs/train",))
 
 
@@ -54,3 +66,32 @@ def test_they_come_in_the_order_of_their_turns_also_when_one_comes_or_goes() -> 
     standings["d"] = named("d", stands(OLD, asked(entry("Granted"))))
     del standings["b"]
     assert [m.name for m in members.of(standings, {}, STRATEGY)] == ["d", "a", "c"]
+
+
+def judged(reason: str) -> Image:
+    found, said = objects.image(NEW), condition("Verified", "False", reason, "no key of the site")
+    return replace(found, status=replace(found.status, conditions=(*found.status.conditions, said)))
+
+
+@pytest.mark.parametrize(
+    ("image", "words"),
+    [
+        (objects.image(NEW), None),
+        (None, "Image 'new' does not exist: publish it"),
+        (objects.image(NEW, available="False"), "Image 'new' cannot be booted: root is missing"),
+        (judged("Altered"), "Image 'new' is not booted: no key of the site"),
+        (judged("Revoked"), "assign another Image"),
+    ],
+    ids=["it can be booted", "it does not exist", "no boot host has it", "it is not believed", "it was revoked"],
+)
+def test_nobody_follows_to_an_image_that_cannot_be_booted(image: Image | None, words: str | None) -> None:
+    halted = halted_by(objects.pool(image_ref=NEW), COURSE, image)
+    assert (halted is None) if words is None else (halted is not None and words in halted)
+
+
+def test_nobody_follows_where_the_rollout_was_stopped_whatever_the_image_is_like() -> None:
+    assert COURSE.rollout is not None
+    stop = RolloutStop(time=at(60), reason="Failures", message="2 servers failed")
+    stopped = replace(COURSE, rollout=replace(COURSE.rollout, stopped=stop))
+    for image in (objects.image(NEW), None):
+        assert halted_by(objects.pool(image_ref=NEW), stopped, image) == "2 servers failed"

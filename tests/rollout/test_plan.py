@@ -33,7 +33,10 @@ def test_idle_servers_are_updated_at_once_and_those_that_run_jobs_wait_for_them(
     found = plan(fleet(idle("a"), busy("b", "job-1"), idle("c")), strategy(), NOON)
     assert found.claims == ("a", "c")
     assert reasons(found) == {"b": "Job"}
+    assert found.wait_counts == {"Job": 1}
     assert found.waits["b"].jobs == ("job-1",)
+    several = plan(fleet(busy("b", "job-1", "job-2", "job-3")), strategy(), NOON)
+    assert several.waits["b"].words == "runs job-1, and 2 more"
 
 
 def test_a_server_that_its_job_fills_is_closed_so_that_none_takes_its_place() -> None:
@@ -135,6 +138,30 @@ def test_the_canary_goes_first_and_the_others_wait_for_it() -> None:
     assert found.claims == ("b",)
     assert reasons(found) == {"a": "Canary", "c": "Canary"}
     assert found.closed == found.steered == frozenset()
+
+
+def test_only_what_the_pool_chose_is_the_canary() -> None:
+    rules = strategy(canary=Canary(count=1, soak_seconds=600))
+    found = plan(fleet(idle("a", canary=False), busy("b", "job-1", canary=False), idle("c")), rules, NOON)
+    assert found.claims == ("c",)
+    assert reasons(found) == {"a": "Canary", "b": "Canary"}
+
+
+def test_while_no_server_could_be_the_canary_no_other_one_follows() -> None:
+    rules = strategy(canary=Canary(count=1, soak_seconds=600))
+    found = plan(fleet(idle("a", canary=False), Member(name="b", state="Down")), rules, NOON)
+    assert (found.claims, found.stage.name, found.stage.passed) == ((), "Canary", 0)
+    assert "no server is in use that could be the first" in found.waits["a"].words
+
+
+def test_a_canary_whose_soak_is_over_lets_nobody_follow_while_its_jobs_or_a_person_stop_it() -> None:
+    rules = strategy(canary=Canary(count=1, soak_seconds=600))
+    servers = updated("a", minutes=60), idle("b")
+    by_jobs = plan(fleet(*servers, gate="2 more must end"), rules, NOON)
+    assert (by_jobs.claims, by_jobs.stage.passed, reasons(by_jobs)) == ((), 0, {"b": "Soak"})
+    assert plan(fleet(*servers), replace(rules, paused=True), NOON).stage.passed == 0, "nor is its image released"
+    closed = MaintenanceWindow(schedule="0 22 * * SAT", duration_seconds=3600)
+    assert plan(fleet(*servers), replace(rules, windows=(closed,)), NOON).stage.passed == 1
 
 
 def test_while_every_server_is_busy_the_first_that_empties_becomes_the_canary() -> None:

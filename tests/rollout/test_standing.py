@@ -7,9 +7,20 @@ from typing import Any
 
 import pytest
 
-from provisioner.api.maintenance import Requestor
+from provisioner.api.maintenance import Requestor, TimelineEntry
+from provisioner.api.node_pool import NodePoolStatus
+from provisioner.api.rollout_status import ReleasedImage, RolloutStatus
 from provisioner.api.server_status import PowerStatus, UpgradeFailure
-from provisioner.rollout.standing import OUT_SECONDS, NodeSign, Standing, Target
+from provisioner.rollout.standing import (
+    OUT_SECONDS,
+    NodeSign,
+    Standing,
+    Target,
+    read_sign,
+    target_of,
+    without_records,
+)
+from tests.boot import objects
 from tests.boot.objects import DIGEST, at, condition
 from tests.rollout.pools import NEW, NOW, OLD, TARGET, asked, entry, ordered_by, stands
 
@@ -52,6 +63,32 @@ PERSON = Requestor(name="user-alice", action="Reimage", image_ref="other")
 )
 def test_it_stands(sentence: str, given: dict[str, Any], state: str) -> None:
     assert stands(given.pop("image", OLD), **given).state == state, sentence
+
+
+def test_a_pool_moves_to_its_image_since_the_rollout_began_or_since_it_has_no_other() -> None:
+    def since(**status: Any) -> str | None:
+        found = objects.pool(image_ref=NEW)
+        return target_of(replace(found, status=NodePoolStatus(**status)), None).since
+
+    began = RolloutStatus(image_ref=NEW, started_time=at(60))
+    first = ReleasedImage(image_ref=NEW, time=at(0))
+    assert since(released=first) == at(0)
+    assert since(released=replace(first, image_ref=OLD)) is None, "it begins now"
+    assert since(released=first, rollout=began) == at(60)
+    assert since(released=first, rollout=replace(began, image_ref=OLD)) is None
+
+
+def test_what_is_remembered_between_two_looks_holds_no_record_of_a_maintenance() -> None:
+    ours = asked(timeline=(TimelineEntry(time=at(0), phase="Waiting", reason="Requested", message="…"),))
+    kept = without_records(stands(OLD, ours))
+    assert kept.own is not None
+    assert (kept.own.name, kept.own.status.timeline) == (ours.name, ())
+    assert without_records(stands(OLD)).own is None
+
+
+def test_of_a_node_that_is_not_there_nothing_is_seen() -> None:
+    assert read_sign(None) is None
+    assert stands(node=read_sign(None)).state == "Absent"
 
 
 def test_images_are_the_same_if_their_digests_are() -> None:
@@ -153,6 +190,11 @@ def test_what_a_person_booted_once_is_not_undone_behind_that_persons_back() -> N
 def test_a_server_that_the_image_is_not_made_for_is_never_let_begin() -> None:
     assert left(stands(OLD, target=replace(TARGET, architecture="arm64"))) == "Architecture"
     assert left(stands(OLD, target=replace(TARGET, architecture="x86_64"))) is None
+
+
+def test_a_server_that_is_emptied_for_its_turn_is_on_its_way_also_out_of_another_pool() -> None:
+    for status in ({}, {"node_pool_ref": "other"}):
+        assert stands(OLD, asked(entry("Granted"), phase="Draining"), status=status).state == "Updating"
 
 
 def test_a_server_that_a_person_reboots_into_the_image_is_on_its_way_to_it() -> None:

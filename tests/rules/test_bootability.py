@@ -11,6 +11,7 @@ from provisioner.api import Image, Server
 from provisioner.api.server import ServerStatus
 from provisioner.rules.bootability import (
     availability_of,
+    find_excluded,
     find_obstacle,
     find_without_image,
     find_without_pool,
@@ -78,6 +79,16 @@ def test_who_follows_an_image_hears_of_what_its_words_depend_on(type_: str) -> N
     body = {"status": {"conditions": [{"type": type_, "status": "True", "message": "…"}]}}
     changed = {"status": {"conditions": [{"type": type_, "status": "False", "message": "…"}]}}
     assert availability_of(body) != availability_of(changed)
+
+
+def test_rollouts_leave_alone_what_a_person_excluded_and_it_boots_all_the_same() -> None:
+    excluded = server(upgrades="Excluded")
+    found = find_excluded(excluded)
+    assert found is not None
+    assert found.reason == "Excluded"
+    assert "kubectl patch server r01-u01" in found.remedy
+    assert find_excluded(server()) is None
+    assert find_obstacle(excluded, pool(), image(), rack()) is None
 
 
 def test_the_image_that_is_named_is_the_one_that_is_missing() -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from dataclasses import replace
 from ipaddress import ip_address, ip_network
 from typing import Any
 
@@ -104,6 +105,11 @@ def test_answers_pass_by_a_stateful_rule_and_need_one_of_their_own_without() -> 
 def test_what_is_quarantined_isolated_or_without_address_lets_nothing_pass() -> None:
     good = a_side("b", "10.1.0.5")
     assert reasons(judge(a_side("a", "10.1.0.3", quarantined=True), good)) == ["Quarantined"]
+    side = a_side("a", "10.1.0.3")
+    status = replace(side.attachment.status, forwarding_state="Quarantined")
+    by_administrators = judge(good, replace(side, attachment=replace(side.attachment, status=status)))
+    assert reasons(by_administrators) == ["Quarantined"]
+    assert "by the administrators of its server" in by_administrators.troubles[0].message
     assert reasons(judge(good, a_side("a", "10.1.0.3", securityGroupRefs=["gone"]))) == ["SecurityGroupNotFound"]
     assert reasons(judge(a_side("a", ""), good)) == ["WaitsForClaims"]
     assert reasons(judge(a_side("a", "fd00:1::3"), good)) == ["NoCommonFamily"]
@@ -249,9 +255,19 @@ def test_the_interpreter_of_chains_can_tell_them_apart() -> None:
     assert not _lets_pass(chain.rules, "10.1.0.5", "udp", 443)
 
 
-@pytest.mark.parametrize("port", ["22", "1-65535"])
-def test_a_share_that_an_earlier_rule_has_decided_is_not_told_again(port: str) -> None:
-    first = objects.rule(action="Deny", protocol="TCP", priority=1)
-    later = objects.rule(protocol="TCP", ports=[port])
-    gets = judge(a_side("a", "10.1.0.3"), a_side("b", "10.1.0.5", a_group("g", first, later))).ways[0].gets
-    assert [(each.protocol, each.by.number if each.by else None) for each in gets] == [("TCP", 1), ("Any", None)]
+@pytest.mark.parametrize(
+    ("later", "told"),
+    [
+        ({"protocol": "TCP", "ports": ["22"]}, []),
+        ({"protocol": "TCP", "ports": ["1-65535"]}, []),
+        ({"protocol": "UDP"}, [("UDP", 2)]),
+    ],
+    ids=["one port", "all ports", "another protocol"],
+)
+def test_a_share_that_an_earlier_rule_has_decided_is_not_told_again(
+    later: dict[str, Any], told: list[tuple[str, int]]
+) -> None:
+    rules = objects.rule(action="Deny", protocol="TCP", priority=1), objects.rule(**later)
+    gets = judge(a_side("a", "10.1.0.3"), a_side("b", "10.1.0.5", a_group("g", *rules))).ways[0].gets
+    shares = [(each.protocol, each.by.number if each.by else None) for each in gets]
+    assert shares == [("TCP", 1), *told, ("Any", None)]
