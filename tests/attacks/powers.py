@@ -135,9 +135,11 @@ def _certificates(scene: Scene) -> Iterator[Power]:
     yield Power(section, "approve one for any name, asked for by a bootstrap token of ours", (approved("token"),))
     yield Power(section, "approve one that a Node asks for: for its own name (NodeRestriction)", (approved("node"),))
     yield Power(section, "approve one that a person, an account or a token of others asks for", (
-        approved("person"), approved("kubeadm"), approved("account"),
+        approved("person"), approved("kubeadm"), approved("account"), approved("actor"),
     ))  # fmt: skip
-    yield Power(section, "approve one for another use: any client of the API server", (approved("client"),))
+    yield Power(section, "approve one for another use: any client of the API server", (
+        approved("client"), approved("serving"), approved("uses"), approved("long"),
+    ))  # fmt: skip
     yield Power(section, "deny a request of a kubelet of ours", (approved("token", "Denied"),))
     yield Power(section, "deny one for a kubelet's use that anybody else asks for", (
         approved("person", "Denied"), approved("kubeadm", "Denied"),
@@ -201,7 +203,11 @@ def _secrets(scene: Scene) -> Iterator[Power]:
         )
     ))  # fmt: skip
     yield Power(section, "delete a Secret that is no bootstrap token of ours", tuple(
-        sent("DELETE", SECRETS.item(name, namespace)) for namespace in ("kube-system", SYSTEM, BMC_SECRETS)
+        sent("DELETE", SECRETS.item(each, namespace))
+        for namespace, each in (
+            ("kube-system", name), (SYSTEM, name), (BMC_SECRETS, name),
+            ("kube-system", f"bootstrap-token-{scene.unique[3:9]}"),
+        )
     ))  # fmt: skip
 
 
@@ -353,6 +359,15 @@ def _jobs(scene: Scene) -> Iterator[Power]:
     yield Power(section, "run many at once, on nodes that it does not name", (
         job(parallelism=500, completions=500), job(pod={"affinity": {}}), job(pod={"nodeName": scene.foreign}),
     ))  # fmt: skip
+    yield Power(section, "run one again and again, without its labels, or one that an owner or nothing deletes", (
+        job(backoffLimit=5), job(pod={"restartPolicy": "OnFailure"}), job(completionMode="Indexed"),
+        job(template={"metadata": {}, "spec": job_body(scene, {}, {})["spec"]["template"]["spec"]}),
+        *(
+            sent("POST", checks, body | {"metadata": body["metadata"] | kept})
+            for body in (job_body(scene, {}, {}),)
+            for kept in ({"ownerReferences": [NOWHERE]}, {"finalizers": ["example.com/mine"]})
+        ),
+    ))  # fmt: skip
     ignored = {"rules": [{"action": "Ignore", "onExitCodes": {"operator": "NotIn", "values": [0]}}]}
     yield Power(section, "run one for longer than a day, or that does not end when it is to", (
         job(activeDeadlineSeconds=None), job(activeDeadlineSeconds=2**31 - 1), job(podFailurePolicy=ignored),
@@ -443,13 +458,17 @@ def _inventory(scene: Scene) -> Iterator[Power]:
     ))  # fmt: skip
     yield Power(section, "say that a rack's cache is good", (
         applied("Rack", name, {"conditions": [condition("CacheAvailable")]}),
+        applied("Rack", name, {"cacheReports": [{"host": "thief", "time": "2026-01-01T00:00:00Z"}]}),
     ))  # fmt: skip
-    for kind, status in (
-        ("Rack", {"conditions": [condition("Ready")]}),
-        ("NodePool", {"conditions": [condition("Ready")]}),
-        ("Image", {"conditions": [condition("Available")]}),
+    ready = {"conditions": [condition("Ready")]}
+    for kind, *statuses in (
+        ("Rack", ready),
+        ("NodePool", ready),
+        ("Image", {"conditions": [condition("Available")]}, {"lackingHost": "thief"}),
     ):
-        yield Power(section, f"say that {kind}s are ready or available", (applied(kind, name, status),))
+        yield Power(section, f"say that {kind}s are ready or available", tuple(
+            applied(kind, name, status) for status in statuses
+        ))  # fmt: skip
     verified = {"conditions": [condition("Verified")]}
     yield Power(section, "say that Images are signed by who is believed", (applied("Image", name, verified),))
     name, path = "provisioner-image-trust", "/api/v1/namespaces/provisioner-system/configmaps"
@@ -541,11 +560,17 @@ def _networks(scene: Scene) -> Iterator[Power]:
     for each in all_of_them["rules"]:
         each.pop("resourceNames")
     thief = [{"apiGroup": "rbac.authorization.k8s.io", "kind": "User", "name": "thief"}]
+    stays = role_of(new)
+    stays["metadata"]["finalizers"] = ["example.com/mine"]
+    wider = role_of(new)
+    wider["rules"] = [wider["rules"][0] | {"verbs": ["patch"]}]
     aggregated = role_of(new)
     aggregated["metadata"]["labels"] |= {"rbac.authorization.k8s.io/aggregate-to-view": "true"}
     yield Power(section, "give a DPU the right to read what others enforce, or somebody else what it enforces", (
         sent("POST", roles, all_of_them), sent("POST", roles, aggregated),
+        sent("POST", roles, stays), sent("POST", roles, wider),
         sent("POST", bindings, binding_of(name) | {"subjects": thief}),
+        sent("POST", bindings, binding_of(new) | {"roleRef": binding_of(name)["roleRef"]}),
     ))  # fmt: skip
     other = {"metadata": {"name": f"{name}-role"}}
     yield Power(section, "write another role or binding", (
@@ -657,7 +682,7 @@ def applied(
     return sent("PATCH", path, body, APPLY, fieldManager="thief", force="true")
 
 
-def csr_body(node: str, *, signer: str = "kubernetes.io/kube-apiserver-client-kubelet") -> dict[str, Any]:
+def csr_body(node: str, *, signer: str = "kubernetes.io/kube-apiserver-client-kubelet", **more: Any) -> dict[str, Any]:
     """A request for the name of a Node, whoever asks."""
     pem = certificate_pem(ec.generate_private_key(ec.SECP256R1()), f"system:node:{node}")
     spec = {"request": base64.b64encode(pem).decode(), "signerName": signer}
@@ -665,7 +690,7 @@ def csr_body(node: str, *, signer: str = "kubernetes.io/kube-apiserver-client-ku
         "apiVersion": CSRS.api_version,
         "kind": CSRS.kind,
         "metadata": {"generateName": "csr-"},
-        "spec": spec | {"usages": ["digital signature", "client auth"]},
+        "spec": spec | {"usages": ["digital signature", "client auth"]} | more,
     }
 
 

@@ -22,21 +22,20 @@ BMCS = "provisioner-bmcs"
 
 @pytest.fixture(scope="module")
 def registrar_kubeconfig(control_plane: ControlPlane, tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """rita's; she is an administrator, and may write the Secrets of BMCs. The policy is in force."""
+    """rita's; she is an administrator, and may write the Secrets of BMCs."""
     path = kubeconfig_of(control_plane, tmp_path_factory.mktemp("rita"), "rita")
     admin, rita = Cluster.connect(control_plane.kubeconfig), Cluster.connect(path)
     bind(admin, "provisioner-administrator", "rita")
     bind_in(admin, BMCS, "provisioner-bmc-secrets", "rita")
 
-    def is_in_force() -> bool:
+    def may_write() -> bool:
         try:
-            rita.create(SECRETS, secret("probe"))
-        except Refused as refused:
-            return "no others" in str(refused)
-        admin.delete(SECRETS, "probe", namespace=BMCS)
-        return False
+            rita.create(SECRETS, secret("probe-bmc", server="probe"), dry_run=True)
+        except Refused:
+            return False
+        return True
 
-    until(is_in_force)
+    until(may_write)
     return path
 
 
@@ -88,9 +87,14 @@ def test_who_writes_bmc_secrets_gets_at_no_other(registrar_kubeconfig: Path, clu
     token["metadata"]["annotations"] = {"kubernetes.io/service-account.name": "default"}
     cluster.create(SECRETS, token)
     cluster.create(SECRETS, secret(f"{unique}-slurm", username="root", token="t"))
-    for name in (f"{unique}-bmc", f"{unique}-slurm"):
+    cluster.create(SECRETS, secret(f"{unique}-u02-bmc", username="root", password="p"))
+    for name, patch in (
+        (f"{unique}-bmc", {"annotations": {"a": "b"}}),
+        (f"{unique}-slurm", {"annotations": {"a": "b"}}),
+        (f"{unique}-u02-bmc", {"labels": {"provisioner.dev/server": f"{unique}-u02"}}),
+    ):
         with pytest.raises(Refused, match="and no others"):
-            rita.patch(SECRETS, name, {"metadata": {"annotations": {"a": "b"}}}, namespace=BMCS)
+            rita.patch(SECRETS, name, {"metadata": patch}, namespace=BMCS)
         with pytest.raises(Refused, match="cannot get resource"):
             rita.get(SECRETS, name, namespace=BMCS)
         with pytest.raises(Refused, match="cannot delete resource"):

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import time
 from collections.abc import Callable
 from typing import Any
 
@@ -12,25 +11,16 @@ from provisioner.api import FirmwareProfile, Maintenance, Rack, Server
 from provisioner.api.errors import Refused
 from provisioner.cluster.client import Cluster
 from provisioner.cluster.resources import NODES, SECRETS, of
-from provisioner.lab.control_plane.pki import Authority
-from provisioner.lab.control_plane.plane import ControlPlane, render_kubeconfig
 from tests.api.bad_attestation import profile
 from tests.attacks.powers import in_minutes
 
-ACCOUNT = "system:serviceaccount:provisioner-system:provisioner-boot"
 MAC_NUMBERS = iter(range(1, 1000))
 
 
-@pytest.fixture(scope="module")
-def boot_host(control_plane: ControlPlane, tmp_path_factory: pytest.TempPathFactory) -> Cluster:
-    """The cluster as a boot host's account sees it, once the policies are in force."""
-    authority = Authority.create(control_plane.directory / "pki", "ca")
-    pair = authority.issue("stolen-boot-account", ACCOUNT, organization="system:serviceaccounts")
-    kubeconfig = tmp_path_factory.mktemp("boot-host") / "kubeconfig"
-    kubeconfig.write_text(render_kubeconfig(control_plane.server_url, control_plane.ca_pem.encode(), pair, user="boot"))
-    cluster = Cluster.connect(kubeconfig)
-    _wait_for_policy(cluster)
-    return cluster
+@pytest.fixture
+def boot_host(account: Callable[[str], Cluster]) -> Cluster:
+    """The cluster as a boot host's account sees it."""
+    return account("boot")
 
 
 def token(
@@ -84,8 +74,10 @@ def machine(name: str, acceptance: str, **more: Any) -> dict[str, Any]:
 def test_it_hands_out_bootstrap_tokens_and_no_other_secret(boot_host: Cluster, unique: str) -> None:
     boot_host.create(SECRETS, bootstrap("aaaaaa", "system:bootstrappers:provisioner"), namespace="kube-system")
     boot_host.delete(SECRETS, "bootstrap-token-aaaaaa", namespace="kube-system")
-    with pytest.raises(Refused, match="no other Secret"):
-        boot_host.create(SECRETS, token(unique, type_="Opaque", key="value"), namespace="kube-system")
+    honest = bootstrap("aaaaaa", "system:bootstrappers:provisioner")
+    for forged in (token(unique, type_="Opaque", key="value"), honest | {"type": "Opaque"}):
+        with pytest.raises(Refused, match="no other Secret"):
+            boot_host.create(SECRETS, forged, namespace="kube-system")
 
 
 def test_it_cannot_mint_a_token_of_a_group_that_others_approve(boot_host: Cluster) -> None:
@@ -118,6 +110,15 @@ def test_it_neither_makes_nor_deletes_a_token_that_is_not_of_a_server(boot_host:
     with pytest.raises(Refused, match=r"label provisioner\.dev/server"):
         boot_host.delete(SECRETS, "bootstrap-token-cccccc", namespace="kube-system")
     cluster.delete(SECRETS, "bootstrap-token-cccccc", namespace="kube-system")
+    honest = bootstrap("cccccc", group)
+    for changed, words in (
+        ({"name": "a-token"}, r"label provisioner\.dev/server"),
+        ({"labels": {"example.com/mine": "x"}}, r"label provisioner\.dev/server"),
+        ({"labels": {"provisioner.dev/server": "r01-u01", "example.com/mine": "x"}}, "annotations and other labels"),
+        ({"annotations": {"example.com/mine": "x"}}, "annotations and other labels"),
+    ):
+        with pytest.raises(Refused, match=words):
+            boot_host.create(SECRETS, honest | {"metadata": honest["metadata"] | changed}, dry_run=True)
 
 
 def test_it_makes_unknown_machines_known_but_accepts_none(boot_host: Cluster, cluster: Cluster, unique: str) -> None:
@@ -170,6 +171,16 @@ def test_it_reports_progress_but_orders_no_boot(boot_host: Cluster, cluster: Clu
     ):
         with pytest.raises(Refused, match="provisioner-boot may not write"):
             boot_host.apply_status(Server, unique, forged, manager="thief")
+    said = {"type": "Verified", "status": "True", "reason": "Passed", "message": ""}
+    verified = {"conditions": [said | {"lastTransitionTime": "2026-01-01T00:00:00Z"}]}
+    cluster.apply_status(Server, unique, verified, manager="provisioner-health")
+    failed = {"conditions": [verified["conditions"][0] | {"status": "False"}]}
+    for write in (
+        lambda: boot_host.patch(of(Server), unique, {"status": {"conditions": []}}, subresource="status"),
+        lambda: boot_host.apply_status(Server, unique, failed, manager="provisioner-health"),  # as if it were that one
+    ):
+        with pytest.raises(Refused, match="provisioner-boot may not write condition Verified"):
+            write()
     status = cluster.read(Server, unique).status
     assert status.progress is not None
     assert status.order is None
@@ -200,7 +211,7 @@ def test_it_says_whether_a_cache_is_good_and_nothing_else_of_a_rack(
     boot_host.apply_status(Rack, unique, said, manager="provisioner-boot")
     for forged in ({"servers": 0}, {"conditions": [condition | {"status": "False"}]}):
         with pytest.raises(Refused, match="whether its cache is good, and nothing else"):
-            boot_host.apply_status(Rack, unique, forged, manager="provisioner-inventory")
+            boot_host.apply_status(Rack, unique, forged, manager="thief")
     with pytest.raises(Refused, match="cannot patch resource"):
         boot_host.apply(body, manager="thief")
     status = cluster.read(Rack, unique).status
@@ -250,30 +261,3 @@ def test_it_lets_no_node_into_production(
 def test_it_touches_no_node(boot_host: Cluster, unique: str) -> None:
     with pytest.raises(Refused, match="cannot create resource"):
         boot_host.create(NODES, {"apiVersion": "v1", "kind": "Node", "metadata": {"name": unique}})
-
-
-def _wait_for_policy(cluster: Cluster) -> None:
-    """A policy is in force a moment after it was applied."""
-    attempt = token("policy-probe", type_="Opaque", key="value")
-    _until(lambda: _is_refused(lambda: cluster.create(SECRETS, attempt, namespace="kube-system")))
-
-
-def _is_refused(act: Callable[[], object]) -> bool:
-    try:
-        act()
-    except Refused as refused:
-        return "no other Secret" in str(refused)
-    except Exception:  # noqa: S110 - it exists from an attempt before the policy was in force
-        pass
-    return False
-
-
-def _until(true: Callable[[], bool]) -> None:
-    deadline = time.monotonic() + 60
-    while not true():
-        assert time.monotonic() < deadline
-        time.sleep(0.3)
-
-
-def test_the_probe_of_this_file_left_nothing(cluster: Cluster) -> None:
-    assert cluster.find(SECRETS, "policy-probe", namespace="kube-system") is None

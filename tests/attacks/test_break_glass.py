@@ -206,6 +206,10 @@ LIES: dict[str, tuple[Callable[[dict[str, Any]], dict[str, Any]], str]] = {
         lambda pod: with_metadata(pod, labels={"app": "x"}),
         r"not one \(labels\)",
     ),
+    "with an annotation that a program obeys": (
+        lambda pod: with_metadata(pod, annotations=pod["metadata"]["annotations"] | {"example.com/x": "y"}),
+        r"not one \(annotations\)",
+    ),
     "whose output goes into its status": (
         lambda pod: with_container(pod, terminationMessagePath="/etc/shadow"),
         r"not one \(terminationMessagePath\)",
@@ -323,6 +327,18 @@ def test_who_attaches_is_on_record_whatever_comes_of_it(
         ({"related": {"kind": "Node", "name": "x"}}, "the Events of shells on Nodes and no others"),
         (
             {"involvedObject": {"apiVersion": "provisioner.dev/v1alpha1", "kind": "Server", "name": "x"}},
+            "the Events of shells on Nodes",
+        ),
+        (
+            {"involvedObject": {"kind": "Server", "name": "x"}, "reason": "AttestationForgotten"},
+            "the Events of shells on Nodes",
+        ),
+        (
+            {"metadata": {"name": "x", "namespace": "default", "finalizers": ["example.com/stays"]}},
+            "the Events of shells on Nodes",
+        ),
+        (
+            {"metadata": {"name": "x", "namespace": "default", "labels": {"example.com/mine": "x"}}},
             "the Events of shells on Nodes",
         ),
     ],

@@ -87,7 +87,7 @@ def make_tenant(cluster: Cluster, control_plane: ControlPlane, namespace: str, f
 def test_a_tenant_labels_nothing_as_a_check(tenant: Cluster, namespace: str, part: str) -> None:
     bodies = {
         "the Job": job(namespace, LABELS),
-        "its pods": job(namespace, {}, LABELS),
+        "its pods": job(namespace, {"app": "train"}, LABELS),
         "a pod": pod(namespace, labels=LABELS),
     }
     with pytest.raises(Forbidden, match=MAY_NOT):
@@ -107,8 +107,11 @@ def test_a_tenant_labels_none_of_its_own_as_a_check_afterwards(tenant: Cluster, 
 def test_no_other_controller_makes_a_labelled_pod_or_job_for_a_tenant(cluster: Cluster, namespace: str) -> None:
     replicas = cluster.acting_as("system:serviceaccount:kube-system:replicaset-controller")
     of_set = pod(namespace, labels=LABELS, ownerReferences=owned_by("ReplicaSet", "apps/v1"))
-    with pytest.raises(Forbidden, match=MAY_NOT):
-        replicas.create(PODS, of_set, dry_run=True)
+    job_controller = cluster.acting_as("system:serviceaccount:kube-system:job-controller")
+    of_job = pod(namespace, labels=LABELS, ownerReferences=owned_by("Job", "batch/v1"))
+    for controller, body in ((replicas, of_set), (replicas, of_job), (job_controller, of_set)):
+        with pytest.raises(Forbidden, match=MAY_NOT):
+            controller.create(PODS, body, dry_run=True)
     cron = cluster.acting_as("system:serviceaccount:kube-system:cronjob-controller")
     with pytest.raises(Forbidden, match=MAY_NOT):
         cron.create(JOBS, job(namespace, {}, LABELS), dry_run=True)

@@ -14,6 +14,7 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
+from typing import Any
 
 import pytest
 from flask import Flask
@@ -199,17 +200,23 @@ def _all_of(site: Site, number: int) -> set[str] | None:
 
 
 def test_the_controllers_account_deletes_only_unknown_machines_that_nobody_touched(site: Site) -> None:
-    machine = {
+    machine: dict[str, Any] = {
         "apiVersion": "provisioner.dev/v1alpha1",
         "kind": "Server",
         "metadata": {"name": f"unknown-{site.unique}"},
         "spec": {"bootMACAddress": next(site.macs), "acceptance": "Pending", "rackRef": f"{site.unique}-here"},
     }
     registered = {**machine, "metadata": {"name": site.unique}}
+    accepted = {
+        **machine,
+        "metadata": {"name": f"unknown-{site.unique}-2"},
+        "spec": machine["spec"] | {"bootMACAddress": next(site.macs), "acceptance": "Accepted"},
+    }
     site.cluster.create(of(Server), machine)
+    site.cluster.create(of(Server), accepted)
     site.cluster.create(of(Server), registered)
     site.cluster.patch(of(Server), f"unknown-{site.unique}", {"spec": {"position": "u14"}})
-    for name in (site.unique, f"unknown-{site.unique}"):
+    for name in (site.unique, f"unknown-{site.unique}", f"unknown-{site.unique}-2"):
         with pytest.raises(Refused, match="deletes only unknown machines that nobody touched"):
             site.inventory_account.delete(of(Server), name)
     site.cluster.delete(of(Server), f"unknown-{site.unique}")

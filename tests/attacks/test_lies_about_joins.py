@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable
 from datetime import UTC, datetime
-from pathlib import Path
 from typing import Any
 
 import pytest
@@ -18,13 +17,11 @@ from provisioner.cluster.client import Cluster
 from provisioner.cluster.resources import of
 from provisioner.health.checked_node import read_node
 from provisioner.health.situation import boot_to_judge
-from provisioner.lab.control_plane.plane import ControlPlane
 from provisioner.maintenance.facts import read_node as read_view
 from provisioner.maintenance.phases.kept_drain import why_unverified
 from provisioner.rules.liveness import read_life
 from tests.boot import objects
 from tests.maintenance.plane import DIGEST, Plane
-from tests.people import BOOT, kubeconfig_of, until
 
 NOW = datetime(2026, 1, 2, 12, 0, tzinfo=UTC)
 NOON = rfc3339_micro(NOW)
@@ -37,24 +34,10 @@ def plane(cluster: Cluster, unique: str) -> Plane:
 
 
 @pytest.fixture
-def boot_host(control_plane: ControlPlane, plane: Plane, tmp_path: Path) -> Cluster:
-    """The cluster as a boot host's account sees it, once the policy is in force."""
-    path = kubeconfig_of(control_plane, tmp_path, BOOT, group="system:serviceaccounts")
-    boot = Cluster.connect(path)
+def boot_host(account: Callable[[str], Cluster], plane: Plane) -> Cluster:
+    """The cluster as a boot host's account sees it, once a boot was ordered."""
     order(plane)
-    until(lambda: is_refused(boot, plane.name, {"join": {"orderID": "no-order"}}))
-    return boot
-
-
-def is_refused(boot: Cluster, name: str, status: Mapping[str, Any]) -> bool:
-    type_ = of(Server)
-    metadata = {"name": name}
-    body = {"apiVersion": type_.api_version, "kind": type_.kind, "metadata": metadata, "status": dict(status)}
-    try:
-        boot.apply(body, manager="thief", subresource="status", dry_run=True)
-    except Refused as error:
-        return "of the current boot order, and of no other" in str(error)
-    return False
+    return account("boot")
 
 
 def order(plane: Plane, number: int = 1, **more: Any) -> str:
@@ -123,8 +106,10 @@ def test_it_says_nothing_else_of_a_join_that_is_over(plane: Plane, boot_host: Cl
 
 def test_it_does_not_take_the_record_of_a_join_away(plane: Plane, boot_host: Cluster) -> None:
     claim(boot_host, plane, 1, boot_id_of(plane))
-    with pytest.raises(Refused, match=r"the boot service|provisioner-boot may not write"):
-        boot_host.patch(of(Server), plane.name, {"status": {"join": None}}, subresource="status")
+    approve(plane, 1)
+    for join in (None, {"credentials": None}):
+        with pytest.raises(Refused, match=r"the boot service|provisioner-boot may not write"):
+            boot_host.patch(of(Server), plane.name, {"status": {"join": join}}, subresource="status")
 
 
 def test_an_honest_join_service_records_refusals_and_hands_out_the_next_configuration(

@@ -20,6 +20,7 @@ CHECKS = "provisioner-checks"
 ASKS: dict[str, dict[str, Any]] = {
     "hostNetwork": {"hostNetwork": True},
     "hostPID": {"hostPID": True},
+    "hostIPC": {"hostIPC": True},
     "hostPath of volume root": {"volumes": [{"name": "root", "hostPath": {"path": "/"}}]},
     "hostPort in container check": {
         "containers": [{"name": "check", "image": "busybox", "ports": [{"containerPort": 80, "hostPort": 10250}]}]
@@ -29,6 +30,20 @@ ASKS: dict[str, dict[str, Any]] = {
         "containers": [
             {"name": "check", "image": "busybox", "securityContext": {"capabilities": {"add": ["SYS_ADMIN"]}}}
         ]
+    },
+    "seccompProfile Unconfined in container check": {
+        "containers": [
+            {"name": "check", "image": "busybox", "securityContext": {"seccompProfile": {"type": "Unconfined"}}}
+        ]
+    },
+    "appArmorProfile Unconfined": {"securityContext": {"appArmorProfile": {"type": "Unconfined"}}},
+    "appArmorProfile Unconfined in container check": {
+        "containers": [
+            {"name": "check", "image": "busybox", "securityContext": {"appArmorProfile": {"type": "Unconfined"}}}
+        ]
+    },
+    "hostPort in container first": {
+        "initContainers": [{"name": "first", "image": "busybox", "ports": [{"containerPort": 80, "hostPort": 10250}]}]
     },
     "privileged": {  # where the API server does not forbid it to everybody
         "containers": [{"name": "check", "image": "busybox", "securityContext": {"privileged": True}}]

@@ -366,7 +366,11 @@ def put_maintenance_taint(who: Cluster, node: str, effect: str) -> None:
 def test_a_stolen_maintenance_account_neither_cordons_nor_forges_conditions(
     controller: Cluster, cluster: Cluster, node: str
 ) -> None:
-    for forged in ({"spec": {"unschedulable": True}}, {"metadata": {"annotations": {"example.com/other": "mine"}}}):
+    for forged in (
+        {"spec": {"unschedulable": True}},
+        {"spec": {"providerID": "mine"}},
+        {"metadata": {"annotations": {"example.com/other": "mine"}}},
+    ):
         with pytest.raises(Refused, match=r"neither cordons nor uncordons|which is not its own"):
             controller.patch(NODES, node, forged)
     with pytest.raises(Refused, match=r"writes no conditions of Node .* but its own"):
@@ -387,7 +391,7 @@ def test_a_stolen_maintenance_account_changes_no_pod(controller: Cluster, cluste
     body = {
         "apiVersion": "v1",
         "kind": "Pod",
-        "metadata": {"name": unique, "namespace": "default"},
+        "metadata": {"name": unique, "namespace": "default", "annotations": {"example.com/there": "x"}},
         "spec": {"containers": [{"name": "main", "image": "example.com/a"}], "nodeName": unique},
     }
     until(lambda: _is_there(cluster, "serviceaccounts"))
@@ -398,6 +402,7 @@ def test_a_stolen_maintenance_account_changes_no_pod(controller: Cluster, cluste
         {"spec": {"containers": [{"name": "main", "image": "example.com/evil"}]}},
         {"metadata": {"labels": {"app": "mine"}}},
         {"metadata": {"annotations": {"example.com/other": "mine"}}},
+        {"metadata": {"annotations": {"example.com/there": None}}},
         {"metadata": {"annotations": {"provisioner.dev/other": "mine"}}},
         {"metadata": {"annotations": {"provisioner.dev/maintenance-deadline": "long" * 1000}}},
         {"metadata": {"finalizers": ["example.com/mine"]}},

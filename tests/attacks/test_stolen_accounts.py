@@ -79,6 +79,8 @@ def scene(control_plane: ControlPlane, cluster: Cluster, tmp_path_factory: pytes
         cluster.create(SECRETS, keys, namespace=ATTESTATION_SECRETS)
     cluster.create(of(FirmwareProfile), bad_attestation.profile() | {"metadata": {"name": made.unique}})
     cluster.create(SECRETS, token_body(f"bootstrap-token-{made.unique[2:8]}", made.server))
+    others = token_body(f"bootstrap-token-{made.unique[3:9]}", made.server)
+    cluster.create(SECRETS, others | {"metadata": others["metadata"] | {"labels": {}}})
     cluster.create(JOBS, job_body(made, {}, {}) | {"metadata": {"name": f"{made.unique}-job"}}, namespace=CHECKS)
     if cluster.find(LEASES, "provisioner-controller", namespace=SYSTEM) is None:
         metadata = {"name": "provisioner-controller", "namespace": SYSTEM}
@@ -88,14 +90,19 @@ def scene(control_plane: ControlPlane, cluster: Cluster, tmp_path_factory: pytes
         return Cluster.connect(control_plane.kubeconfig, as_user=user, as_groups=groups)
 
     node = Cluster.connect(kubeconfig_of(control_plane, folder, f"system:node:{made.server}", group="system:nodes"))
-    client = csr_body(made.foreign, signer="kubernetes.io/kube-apiserver-client")
+    token = impersonated("system:bootstrap:abcdef", "system:bootstrappers:provisioner")
+    serving, both = ["digital signature", "server auth"], ["digital signature", "client auth", "server auth"]
     for name, who, body in (
-        ("token", impersonated("system:bootstrap:abcdef", "system:bootstrappers:provisioner"), None),
+        ("token", token, None),
+        ("serving", token, csr_body(made.foreign, signer="kubernetes.io/kubelet-serving", usages=serving)),
+        ("uses", token, csr_body(made.foreign, usages=both)),
+        ("long", token, csr_body(made.foreign, expirationSeconds=7 * 86400)),
+        ("actor", impersonated(f"system:node:{made.server}", "system:nodes"), csr_body(made.server)),
         ("node", node, csr_body(made.server)),
         ("person", cluster, None),
         ("kubeadm", impersonated("system:bootstrap:abcdef", "system:bootstrappers:kubeadm", "system:masters"), None),
-        ("account", impersonated("system:serviceaccount:default:default", "system:masters"), None),
-        ("client", cluster, client),
+        ("account", impersonated("system:serviceaccount:default:default", *ACCOUNT_GROUPS), None),
+        ("client", cluster, csr_body(made.foreign, signer="kubernetes.io/kube-apiserver-client")),
     ):
         made.csrs[name] = who.create(CSRS, body or csr_body(made.foreign))
     yield made
@@ -103,6 +110,7 @@ def scene(control_plane: ControlPlane, cluster: Cluster, tmp_path_factory: pytes
 
 
 CHECKS = "provisioner-checks"
+ACCOUNT_GROUPS = ("system:masters", "system:bootstrappers:provisioner")
 
 
 def _objects(scene: Scene) -> None:
@@ -208,7 +216,8 @@ def _tidy_up(scene: Scene) -> None:
     cluster.delete(LEASES, name, namespace=NODE_LEASES)
     cluster.delete(LEASES, "provisioner-controller", namespace=SYSTEM)
     cluster.delete(JOBS, f"{name}-job", namespace=CHECKS)
-    cluster.delete(SECRETS, f"bootstrap-token-{name[2:8]}", namespace="kube-system")
+    for token in (name[2:8], name[3:9]):
+        cluster.delete(SECRETS, f"bootstrap-token-{token}", namespace="kube-system")
     for namespace in ("kube-system", SYSTEM, BMC_SECRETS, SLURM_SECRETS):
         cluster.delete(SECRETS, f"{name}-secret", namespace=namespace)
     for namespace in ("default", "kube-system"):
@@ -232,17 +241,16 @@ def thieves(control_plane: ControlPlane, account: Callable[[str], Cluster]) -> d
 
 
 def outcomes_of(scene: Scene, thieves: dict[str, Cluster], told: Outcomes) -> Outcomes:
-    """Try everything. What does not come out as `told` is tried again for a while: rights and policies that were just
-    applied are in force a moment later."""
+    """Try everything. What is refused and should not be, as `told`, is tried again for a while: rights that were just
+    given are in force a moment later; all policies are by now."""
     found: Outcomes = {}
     deadline = time.monotonic() + IN_FORCE_SECONDS
     for power in powers(scene):
         key = (power.section, power.words)
         found[key] = {}
         for name, thief in thieves.items():
-            said = told.get(key, {}).get(name)
             found[key][name] = has(thief, power)
-            while said is not None and found[key][name] != said and time.monotonic() < deadline:
+            while told.get(key, {}).get(name) and not found[key][name] and time.monotonic() < deadline:
                 time.sleep(0.5)
                 found[key][name] = has(thief, power)
     return found

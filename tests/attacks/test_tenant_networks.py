@@ -53,7 +53,7 @@ def _ports(site: Site, machine: str) -> Any:
 
 
 def refused_soon(act: Callable[[], object], *words: str) -> None:
-    """Policies that were just applied are in force a moment later: until then it may be let through."""
+    """Rights that were just given are in force a moment later: until then they refuse it, in other words."""
     told: list[str] = []
 
     def is_refused() -> bool:
@@ -62,7 +62,7 @@ def refused_soon(act: Callable[[], object], *words: str) -> None:
         except Refused as error:
             told.append(str(error))
             return any(each in told[-1] for each in words)
-        return False
+        pytest.fail(f"it was not refused with {words}")
 
     eventually(is_refused, f"refused with {words}; {told[-1:]}")
 

@@ -127,7 +127,8 @@ class Inventory:
 
     @classmethod
     def of(cls, site: Site) -> Inventory:
-        macs = iter([f"52:54:{':'.join(site.unique[1:9][at : at + 2] for at in (0, 2, 4, 6))}"])
+        digits = ":".join(site.unique[1:9][at : at + 2] for at in (0, 2, 4, 6))
+        macs = iter([f"52:54:{digits}", f"52:55:{digits}"])
         return cls(site.admin, site.user(of_account("inventory")), f"{site.unique}f", macs)
 
 

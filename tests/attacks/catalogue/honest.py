@@ -7,7 +7,6 @@ from typing import Final
 
 HONEST: Final[Mapping[str, tuple[str, ...]]] = {
     "test_bmc_secrets": ("test_an_administrator_registers_with_bmc_secrets_again_and_with_another_password",),
-    "test_boot_account": ("test_the_probe_of_this_file_left_nothing",),
     "test_break_glass": (
         "test_a_shell_is_on_record_before_it_opens",
         "test_the_plugin_opens_attaches_closes_and_tells_of_it",

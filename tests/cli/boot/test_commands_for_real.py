@@ -117,15 +117,20 @@ def test_replay_reads_racks_and_servers_alone(viewer: Path, registered: str, tmp
     assert "offered: it is offered its own address" in run(viewer, "replay", str(tmp_path / "hex")).stdout
 
 
-def test_an_operator_may_ask_for_a_trace_and_write_nothing_else(operator: Path, registered: str) -> None:
+def test_an_operator_may_ask_for_a_trace_and_write_nothing_else(
+    operator: Path, cluster: Cluster, registered: str
+) -> None:
     otto = Cluster.connect(operator)
     until = trace_value(datetime.now(UTC) + timedelta(minutes=5))
+    cluster.patch(of(Server), registered, {"metadata": {"annotations": {"example.com/there": "x"}}})
     otto.patch(of(Server), registered, {"metadata": {"annotations": {TRACE_ANNOTATION: until}}})
     otto.patch(of(Rack), f"{registered}-rk", {"metadata": {"annotations": {TRACE_ANNOTATION: until}}})
     for patch in (
         {"metadata": {"annotations": {"provisioner.dev/other": "x"}}},
         {"metadata": {"labels": {"a": "b"}}},
         {"metadata": {"finalizers": ["a.b/c"]}},
+        {"metadata": {"ownerReferences": [{"apiVersion": "v1", "kind": "Node", "name": "gone", "uid": "gone"}]}},
+        {"metadata": {"annotations": {"example.com/there": None}}},
         {"spec": {"acceptance": "Rejected"}},
         {"spec": {"powerState": "Off"}, "metadata": {"annotations": {TRACE_ANNOTATION: until}}},
     ):
