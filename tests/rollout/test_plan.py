@@ -316,7 +316,10 @@ def test_when_it_is_complete_is_told_where_every_end_is_known() -> None:
     held = idle("c", excluded=Wait("Held", "by alice"))
     assert plan(fleet(idle("a"), held), strategy(), NOON).expected == NOON + timedelta(minutes=10), "of the rest"
     window = MaintenanceWindow(schedule="* * * * *", duration_seconds=60)
-    assert plan(fleet(idle("a")), strategy(windows=(window,)), NOON).expected is None
+    assert plan(members, strategy(windows=(window,)), NOON).expected is None
+    first = fleet(busy("a", "job-1", ends=1), busy("b", "job-2", ends=2))
+    assert plan(first, strategy(canary=Canary(count=1)), NOON).expected is None, "its canary comes first"
+    assert plan(first, strategy(), NOON).expected is not None
 
 
 def test_when_it_is_complete_counts_the_places_that_those_out_of_use_leave() -> None:
