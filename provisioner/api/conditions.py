@@ -4,8 +4,25 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from dataclasses import replace
+from datetime import datetime
+from typing import Protocol
 
-from provisioner.api.meta import Condition
+from provisioner.api.meta import Condition, ConditionStatus, ObjectMeta, rfc3339
+
+
+class _Conditions(Protocol):
+    @property
+    def conditions(self) -> tuple[Condition, ...]: ...
+
+
+class Conditioned(Protocol):
+    """An object whose status has conditions."""
+
+    @property
+    def metadata(self) -> ObjectMeta: ...
+
+    @property
+    def status(self) -> _Conditions: ...
 
 
 def find_condition(conditions: Iterable[Condition], type_: str) -> Condition | None:
@@ -20,6 +37,23 @@ def find_condition(conditions: Iterable[Condition], type_: str) -> Condition | N
 def is_true(conditions: Iterable[Condition], type_: str) -> bool:
     found = find_condition(conditions, type_)
     return found is not None and found.status == "True"
+
+
+def condition_of(
+    subject: Conditioned, type_: str, status: ConditionStatus | bool, reason: str, message: str, now: datetime
+) -> Condition:
+    """What holds of `subject` as it is now: since `now`, or since before where the status did not change."""
+    if isinstance(status, bool):
+        status = "True" if status else "False"
+    wanted = Condition(
+        type=type_,
+        status=status,
+        reason=reason,
+        message=message,
+        last_transition_time=rfc3339(now),
+        observed_generation=subject.metadata.generation,
+    )
+    return settle_condition(subject.status.conditions, wanted)
 
 
 def settle_condition(existing: Iterable[Condition], wanted: Condition) -> Condition:

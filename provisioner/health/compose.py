@@ -6,7 +6,7 @@ from datetime import datetime
 from typing import Final
 
 from provisioner.api.codec import to_json
-from provisioner.api.conditions import find_condition, settle_condition
+from provisioner.api.conditions import condition_of, find_condition
 from provisioner.api.meta import Condition, ConditionStatus, rfc3339
 from provisioner.api.server import ServerStatus, Verification
 from provisioner.cluster.events import Happened
@@ -104,16 +104,9 @@ def _is_said(situation: Situation) -> bool:
 
 
 def _condition(situation: Situation, said: tuple[ConditionStatus, str, str], now: datetime) -> Condition:
-    server, (status, reason, message) = situation.server, said
-    wanted = Condition(
-        type=VERIFIED,
-        status=status,
-        reason=reason,
-        message=message if len(message) <= MAX_MESSAGE else message[: MAX_MESSAGE - 1] + "…",
-        last_transition_time=rfc3339(now),
-        observed_generation=server.metadata.generation,
-    )
-    return settle_condition(server.status.conditions, wanted)
+    status, reason, message = said
+    words = message if len(message) <= MAX_MESSAGE else message[: MAX_MESSAGE - 1] + "…"
+    return condition_of(situation.server, VERIFIED, status, reason, words, now)
 
 
 def _events(

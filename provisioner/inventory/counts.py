@@ -9,10 +9,9 @@ from datetime import datetime
 from ipaddress import IPv4Network
 from typing import Any
 
-from provisioner.api import Condition, Rack
+from provisioner.api import Rack
 from provisioner.api.codec import to_json
-from provisioner.api.conditions import settle_condition
-from provisioner.api.meta import rfc3339
+from provisioner.api.conditions import condition_of
 from provisioner.cluster.source import Lookup
 
 Object = Mapping[str, Any]
@@ -70,26 +69,16 @@ def rack_status(rack: Rack, tally: Tally, others: Iterable[Rack], now: datetime)
     own, ready, pending = (tally.get(sort, 0) for sort in ("all", "ready", "pending"))
     overlaps = _overlaps(rack, others)
     if overlaps:
-        wanted = _ready(rack, False, "SubnetsOverlap", f"{'; '.join(overlaps)}; give each rack subnets of its own", now)
+        words = f"{'; '.join(overlaps)}; give each rack subnets of its own"
+        ready_condition = condition_of(rack, "Ready", False, "SubnetsOverlap", words, now)
     elif not own:
-        wanted = _ready(rack, True, "NoServers", "No server is registered in it", now)
+        ready_condition = condition_of(rack, "Ready", True, "NoServers", "No server is registered in it", now)
     else:
         waiting = f"; {pending} wait for acceptance: kubectl provision accept SERVER" if pending else ""
         message = f"{ready} of {own} servers are Ready{waiting}"
-        wanted = _ready(rack, ready == own, "ServersReady" if ready == own else "ServersNotReady", message, now)
-    return {"servers": own, "readyServers": ready, "pendingServers": pending, "conditions": [to_json(wanted)]}
-
-
-def _ready(resource: Rack, is_true: bool, reason: str, message: str, now: datetime) -> Condition:
-    wanted = Condition(
-        type="Ready",
-        status="True" if is_true else "False",
-        reason=reason,
-        message=message,
-        last_transition_time=rfc3339(now),
-        observed_generation=resource.metadata.generation,
-    )
-    return settle_condition(resource.status.conditions, wanted)
+        reason = "ServersReady" if ready == own else "ServersNotReady"
+        ready_condition = condition_of(rack, "Ready", ready == own, reason, message, now)
+    return {"servers": own, "readyServers": ready, "pendingServers": pending, "conditions": [to_json(ready_condition)]}
 
 
 def network_keys(rack: Object) -> Iterable[Hashable]:

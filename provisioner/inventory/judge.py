@@ -9,9 +9,8 @@ from typing import Any, Final
 
 from provisioner.api import Condition, Rack, Server
 from provisioner.api.codec import to_json
-from provisioner.api.conditions import settle_condition
+from provisioner.api.conditions import condition_of
 from provisioner.api.discovery import NAME_PREFIX
-from provisioner.api.meta import ConditionStatus, rfc3339
 from provisioner.inventory.addresses.allocate import Allocation, Holders, LowestFree, NoAddress, allocate, scan
 
 LOOK_AGAIN_SECONDS: Final = 15.0
@@ -55,43 +54,25 @@ class Judgement:
 
 def unclaimed(server: Server, judgement: Judgement, why: str, now: datetime) -> Judgement:
     """`judgement` where the new address cannot be claimed: the server keeps what it has, and says `why`."""
-    accepted = Condition(
-        type="Accepted",
-        status="False",
-        reason="AddressNotClaimed",
-        message=f"An address in subnet {judgement.subnet_name} is free, but {why}",
-        last_transition_time=rfc3339(now),
-        observed_generation=server.metadata.generation,
-    )
+    words = f"An address in subnet {judgement.subnet_name} is free, but {why}"
     return replace(
         judgement,
         address=server.status.address,
         subnet_name=server.status.subnet_name,
-        accepted=settle_condition(server.status.conditions, accepted),
+        accepted=condition_of(server, "Accepted", False, "AddressNotClaimed", words, now),
     )
 
 
 def judge(server: Server, surroundings: Surroundings, now: datetime) -> Judgement:
     """What to write about `server`."""
 
-    def condition(type_: str, status: ConditionStatus, reason: str, message: str) -> Condition:
-        wanted = Condition(
-            type=type_,
-            status=status,
-            reason=reason,
-            message=message,
-            last_transition_time=rfc3339(now),
-            observed_generation=server.metadata.generation,
-        )
-        return settle_condition(server.status.conditions, wanted)
-
-    discovered = condition("Discovered", "True", *_origin(server, surroundings.claimed_by))
+    discovered = condition_of(server, "Discovered", True, *_origin(server, surroundings.claimed_by), now)
     kept = server.status.address, server.status.subnet_name
     refusal = _refusal(server, surroundings)
     if refusal is not None:
         # An address that was given stays while a person sorts things out: the machine may be running with it.
         address = (None, None) if refusal[0] == "Rejected" else kept
-        return Judgement(*address, discovered, condition("Accepted", "False", *refusal))
+        return Judgement(*address, discovered, condition_of(server, "Accepted", False, *refusal, now))
     assert surroundings.rack is not None  # noqa: S101 - _refusal has seen to it
     allocation = allocate(
         server,
@@ -101,10 +82,11 @@ def judge(server: Server, surroundings: Surroundings, now: datetime) -> Judgemen
         lowest_free=surroundings.lowest_free,
     )
     if isinstance(allocation, NoAddress):
-        accepted = condition("Accepted", "False", allocation.reason, allocation.message)
+        accepted = condition_of(server, "Accepted", False, allocation.reason, allocation.message, now)
         address = kept if allocation.keeps else (None, None)
         return Judgement(*address, discovered, accepted, requeue_after_seconds=LOOK_AGAIN_SECONDS)
-    accepted = condition("Accepted", "True", "Accepted", _accepted_message(server, surroundings.rack, allocation))
+    words = _accepted_message(server, surroundings.rack, allocation)
+    accepted = condition_of(server, "Accepted", True, "Accepted", words, now)
     return Judgement(allocation.address, allocation.subnet_name, discovered, accepted, allocates=allocation.new)
 
 

@@ -11,9 +11,9 @@ from typing import Any, Final
 import structlog
 
 from provisioner.api.codec import to_json
-from provisioner.api.conditions import find_condition, settle_condition
+from provisioner.api.conditions import condition_of, find_condition
 from provisioner.api.errors import Conflict, Refused
-from provisioner.api.meta import Condition, rfc3339
+from provisioner.api.meta import Condition
 from provisioner.api.node_pool import NodePool
 from provisioner.api.rack import Rack
 from provisioner.api.server import Server
@@ -139,16 +139,9 @@ class NodePreparer:
         same = before is not None and (before.status, before.reason, before.message) == (status, reason, message)
         if same and not changed:
             return
-        condition = Condition(
-            type="NodePrepared",
-            status="True" if status == "True" else "False",
-            reason=reason,
-            message=message,
-            last_transition_time=rfc3339(self.now()),
-            observed_generation=server.metadata.generation,
-        )
+        condition = condition_of(server, "NodePrepared", status == "True", reason, message, self.now())
         version = server.metadata.resource_version if guarded else None
-        self._apply(server, settle_condition(server.status.conditions, condition), version)
+        self._apply(server, condition, version)
         if same:
             return
         if status != "True":

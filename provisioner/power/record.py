@@ -7,8 +7,8 @@ from datetime import datetime
 from typing import Any, Final
 
 from provisioner.api.codec import to_json
-from provisioner.api.conditions import find_condition, settle_condition
-from provisioner.api.meta import Condition, rfc3339
+from provisioner.api.conditions import condition_of, find_condition
+from provisioner.api.meta import Condition
 from provisioner.api.schema import API_VERSION
 from provisioner.api.server import PowerStatus, Server
 from provisioner.cluster.client import Cluster
@@ -50,15 +50,7 @@ class Record:
 
     def condition(self, server: Server, said: PoweredOn) -> Condition:
         """The condition as it is written; its time changes only with its status."""
-        wanted = Condition(
-            type="PoweredOn",
-            status=said.status,
-            reason=said.reason,
-            message=said.message,
-            last_transition_time=rfc3339(self._now()),
-            observed_generation=server.metadata.generation,
-        )
-        return settle_condition(server.status.conditions, wanted)
+        return condition_of(server, "PoweredOn", said.status, said.reason, said.message, self._now())
 
     def tell(self, server: Server, type_: EventType, reason: str, message: str) -> None:
         """An Event of the Server."""

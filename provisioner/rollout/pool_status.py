@@ -9,9 +9,9 @@ from dataclasses import replace
 from datetime import UTC, datetime
 from typing import Any, Final
 
-from provisioner.api import Condition, NodePool
+from provisioner.api import NodePool
 from provisioner.api.codec import to_json
-from provisioner.api.conditions import settle_condition
+from provisioner.api.conditions import condition_of
 from provisioner.api.meta import ConditionStatus, parse_time, rfc3339
 from provisioner.api.rollout_status import RolloutBlocker, RolloutStatus, WaitCount
 from provisioner.api.wording import quantity
@@ -51,7 +51,7 @@ def pool_status(
         rollout = _described(rollout, found, trouble)
     is_over = not any(standing.is_to_follow for standing in standings) if rollout is None else not course.is_under_way
     conditions = [
-        _condition(pool, type_, *said, now)
+        condition_of(pool, type_, *said, now)
         for type_, said in _conditions(pool, course, numbers, found, trouble, is_over=is_over).items()
     ]
     status: dict[str, Any] = {
@@ -173,17 +173,3 @@ def _paused(rollout: RolloutStatus | None, found: Plan | None) -> tuple[Conditio
     if found is not None and found.stopped is not None and found.stopped.reason == "Paused":
         return "True", "Requested", found.stopped.words
     return "False", "NotPaused", "nobody has paused the rollout"
-
-
-def _condition(
-    pool: NodePool, type_: str, status: ConditionStatus, reason: str, message: str, now: datetime
-) -> Condition:
-    wanted = Condition(
-        type=type_,
-        status=status,
-        reason=reason,
-        message=message,
-        last_transition_time=rfc3339(now),
-        observed_generation=pool.metadata.generation,
-    )
-    return settle_condition(pool.status.conditions, wanted)

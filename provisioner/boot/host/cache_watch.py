@@ -21,7 +21,7 @@ import urllib3
 
 from provisioner.api import Image, Rack
 from provisioner.api.codec import decode, to_json
-from provisioner.api.conditions import find_condition, is_true, settle_condition
+from provisioner.api.conditions import condition_of, find_condition, is_true
 from provisioner.api.errors import Conflict, NotFound, ProvisionerError
 from provisioner.api.meta import Condition, parse_time, rfc3339
 from provisioner.api.rack import LEAST_RATE_BYTES_PER_SECOND, CacheReport
@@ -78,7 +78,7 @@ def judge_cache(rack: Rack, lane: Lane | None, host: str, now: datetime) -> Cach
     reports.sort(key=lambda report: report.host)
     if not reports:
         return None
-    condition = settle_condition(rack.status.conditions, _condition(rack, reports, now))
+    condition = _condition(rack, reports, now)
     if current and before == condition and tuple(reports) == rack.status.cache_reports:
         return None
     changed = before is None or before.status != condition.status
@@ -109,14 +109,7 @@ def _condition(rack: Rack, reports: list[CacheReport], now: datetime) -> Conditi
             f"files of an Image at {rate} and more; look at the cache, its disk and network. Servers fetch from the "
             "boot host meanwhile, and the cache is tried again every few minutes"
         )
-    return Condition(
-        type=CACHE_AVAILABLE,
-        status="True" if good else "False",
-        reason=reason,
-        message=message,
-        last_transition_time=rfc3339(now),
-        observed_generation=rack.metadata.generation,
-    )
+    return condition_of(rack, CACHE_AVAILABLE, bool(good), reason, message, now)
 
 
 def least_rate_of(rack: Rack) -> int:

@@ -22,7 +22,7 @@ import structlog
 
 from provisioner.api import Image
 from provisioner.api.codec import decode, to_json
-from provisioner.api.conditions import find_condition, settle_condition
+from provisioner.api.conditions import condition_of, find_condition
 from provisioner.api.errors import Conflict, NotFound, ProvisionerError, Refused
 from provisioner.api.image import StoreReport
 from provisioner.api.meta import Condition, parse_time, rfc3339
@@ -110,16 +110,9 @@ def judge_image(
     stands = is_current and before is not None and (before.status, before.message) == (status, message)
     if stands and (tuple(stores), lacking) == (image.status.stores, image.status.lacking_host):
         return None
-    wanted = Condition(
-        type="Available",
-        status="True" if status == "True" else "False",
-        reason=reason,
-        message=message,
-        last_transition_time=rfc3339(now),
-        observed_generation=image.metadata.generation,
-    )
+    wanted = condition_of(image, "Available", status == "True", reason, message, now)
     news = before is None or before.status != status or (status == "False" and before.message != message)
-    return Availability(tuple(stores), settle_condition(image.status.conditions, wanted), news, lacking)
+    return Availability(tuple(stores), wanted, news, lacking)
 
 
 def _own_report(image: Image, host: str, now: datetime) -> StoreReport:

@@ -9,8 +9,8 @@ from typing import Final
 from provisioner.api.boot_stage import BOOT_STAGES
 from provisioner.api.boot_timeline import boot_timeline, format_timeline
 from provisioner.api.codec import to_json
-from provisioner.api.conditions import find_condition, settle_condition
-from provisioner.api.meta import Condition, rfc3339, rfc3339_micro
+from provisioner.api.conditions import condition_of, find_condition
+from provisioner.api.meta import Condition, rfc3339_micro
 from provisioner.api.server import Lifecycle, Server, ServerStatus
 from provisioner.boot.orders.assessment import Assessment, ConditionUpdate, Decision
 from provisioner.boot.orders.facts import OrderFacts
@@ -98,15 +98,7 @@ def _conditions(assessment: Assessment) -> tuple[tuple[str, ConditionUpdate], tu
 
 
 def _condition(server: Server, type_: str, say: ConditionUpdate, now: datetime) -> Condition:
-    wanted = Condition(
-        type=type_,
-        status=say.status,
-        reason=say.reason,
-        message=say.message[:MAX_MESSAGE],
-        last_transition_time=rfc3339(now),
-        observed_generation=server.metadata.generation,
-    )
-    return settle_condition(server.status.conditions, wanted)
+    return condition_of(server, type_, say.status, say.reason, say.message[:MAX_MESSAGE], now)
 
 
 def _events(server: Server, assessment: Assessment, owned: ServerStatus) -> tuple[Happened, ...]:

@@ -14,10 +14,10 @@ from dataclasses import replace
 from datetime import datetime
 from typing import Final, Literal
 
-from provisioner.api.conditions import find_condition, settle_condition
+from provisioner.api.conditions import condition_of, find_condition
 from provisioner.api.errors import Refused
 from provisioner.api.image import Image, ImageSpec
-from provisioner.api.meta import Condition, rfc3339
+from provisioner.api.meta import Condition
 from provisioner.api.values import Sha256Digest
 from provisioner.image.finished.check import Checked
 from provisioner.image.finished.manifest import File, Layer, Manifest, digest_of
@@ -45,15 +45,7 @@ def judge(image: Image, trust: Trust | Refused, now: datetime) -> Condition | No
     status, reason, message = said
     if before is not None and (before.status, before.reason, before.message) == said:
         return None
-    wanted = Condition(
-        type=VERIFIED,
-        status=status,
-        reason=reason,
-        message=message,
-        last_transition_time=rfc3339(now),
-        observed_generation=image.metadata.generation,
-    )
-    return settle_condition(image.status.conditions, wanted)
+    return condition_of(image, VERIFIED, status, reason, message, now)
 
 
 _Said = tuple[Literal["True", "False", "Unknown"], str, str]

@@ -9,12 +9,12 @@ from __future__ import annotations
 
 from dataclasses import replace
 from datetime import datetime, timedelta
-from typing import Any, Final, Literal
+from typing import Any, Final
 
 from provisioner.api.attestation import CREDENTIAL_CONTESTED, MAX_CREDENTIALS, AttestationStatus, IssuedCredential
 from provisioner.api.codec import to_json
-from provisioner.api.conditions import find_condition, settle_condition
-from provisioner.api.meta import Condition, parse_time, rfc3339, rfc3339_micro
+from provisioner.api.conditions import condition_of, find_condition
+from provisioner.api.meta import Condition, parse_time, rfc3339_micro
 from provisioner.api.server import BootOrder, JoinStatus, Server
 from provisioner.join.admission.admit import Admitted, Denied, NotYet
 from provisioner.join.admission.attestation import Pending, Proof, Proven, Unproven
@@ -45,9 +45,10 @@ def claim(
         token_id=token_id,
         fetched_time=rfc3339_micro(now),
     )
-    joined = _condition(
+    joined = condition_of(
         server,
         JOINED,
+        False,
         "TokenIssued",
         f"the join configuration of boot order {order.id} was handed out; the kubelet's certificate is awaited",
         now,
@@ -92,11 +93,12 @@ def _record(server: Server, proof: Proof | None) -> AttestationStatus | None:
 
 def _attested(server: Server, proof: Proof | None, now: datetime) -> Condition:
     if isinstance(proof, Proven):
-        return _condition(server, ATTESTED, proof.record.known_by or "Proven", proof.how, now, status="True")
+        return condition_of(server, ATTESTED, True, proof.record.known_by or "Proven", proof.how, now)
     if isinstance(proof, Pending):
-        return _condition(server, ATTESTED, proof.reason, proof.message, now)
+        return condition_of(server, ATTESTED, False, proof.reason, proof.message, now)
     why = proof.why if isinstance(proof, Unproven) else "nothing was offered"
-    return _condition(server, ATTESTED, "NothingProved", f"the machine joined by its address and its order: {why}", now)
+    words = f"the machine joined by its address and its order: {why}"
+    return condition_of(server, ATTESTED, False, "NothingProved", words, now)
 
 
 def note(server: Server, decision: Denied | NotYet, now: datetime) -> dict[str, Any] | None:
@@ -111,14 +113,13 @@ def note(server: Server, decision: Denied | NotYet, now: datetime) -> dict[str, 
     order = server.status.order
     current = order is None or join.order_id == order.id
     if not (is_joined(server) and current):
-        joined = _condition(server, JOINED, decision.reason, decision.message, now)
+        joined = condition_of(server, JOINED, False, decision.reason, decision.message, now)
         pending = decision.pending if isinstance(decision, NotYet) else None
         if pending is not None:
             attested = _attested(server, pending, now)
     if isinstance(decision, Denied) and decision.contested:
-        contested = _condition(
-            server, CREDENTIAL_CONTESTED, "SecondMachine", contested_words(server.name, join), now, status="True"
-        )
+        words = contested_words(server.name, join)
+        contested = condition_of(server, CREDENTIAL_CONTESTED, True, "SecondMachine", words, now)
     refused = isinstance(decision, Denied) and _is_news(join, decision, now)
     if refused:
         join = replace(join, refused_time=rfc3339_micro(now), refused_reason=decision.reason)
@@ -170,19 +171,6 @@ def _own_fields(join: JoinStatus) -> JoinStatus:
     )
 
 
-def _condition(
-    server: Server, type_: str, reason: str, message: str, now: datetime, *, status: Literal["True", "False"] = "False"
-) -> Condition:
-    return Condition(
-        type=type_,
-        status=status,
-        reason=reason,
-        message=message,
-        last_transition_time=rfc3339(now),
-        observed_generation=server.metadata.generation,
-    )
-
-
 def _status(
     server: Server,
     join: JoinStatus,
@@ -195,7 +183,7 @@ def _status(
     wanted = [each for each in (joined, attested, contested) if each is not None]
     status: dict[str, Any] = {
         "join": to_json(join),
-        "conditions": [to_json(settle_condition(server.status.conditions, each)) for each in wanted],
+        "conditions": [to_json(each) for each in wanted],
     }
     if record is not None:
         status["attestation"] = to_json(record)

@@ -16,9 +16,9 @@ from typing import Any, Final
 import structlog
 
 from provisioner.api.codec import to_json
-from provisioner.api.conditions import settle_condition
+from provisioner.api.conditions import condition_of
 from provisioner.api.errors import Forbidden, NotFound, Refused
-from provisioner.api.meta import Condition, rfc3339
+from provisioner.api.meta import rfc3339
 from provisioner.api.rules import LABEL_PATTERN
 from provisioner.api.server import JoinStatus, Server
 from provisioner.cluster.client import Cluster
@@ -163,21 +163,15 @@ class Approver:
             )
 
     def _apply_join(self, server: Server, join: JoinStatus) -> None:
-        condition = Condition(
-            type="Joined",
-            status="True",
-            reason="CertificateApproved",
-            message=f"the kubelet's certificate was approved at {join.certificate_time}",
-            last_transition_time=rfc3339(self.now()),
-            observed_generation=server.metadata.generation,
-        )
+        words = f"the kubelet's certificate was approved at {join.certificate_time}"
+        condition = condition_of(server, "Joined", True, "CertificateApproved", words, self.now())
         with self.reader.written_on(server):
             written = self.cluster.apply_status(
                 Server,
                 server.name,
                 {
                     "join": to_json(join),
-                    "conditions": [to_json(settle_condition(server.status.conditions, condition))],
+                    "conditions": [to_json(condition)],
                 },
                 manager=APPROVER_MANAGER,
                 resource_version=server.metadata.resource_version,

@@ -11,9 +11,9 @@ from datetime import datetime
 from typing import Final
 
 from provisioner.api import NodePool, Server
-from provisioner.api.conditions import is_true, merge_conditions
+from provisioner.api.conditions import condition_of, is_true, merge_conditions
 from provisioner.api.maintenance import DISTURBING_PHASES, Maintenance, MaintenanceStatus, SlurmDrain
-from provisioner.api.meta import Condition, ConditionStatus, rfc3339
+from provisioner.api.meta import ConditionStatus
 from provisioner.jobs.slurm.reservations import reservation_name
 from provisioner.maintenance.facts import MaintenanceFacts, NodeView
 from provisioner.maintenance.requests.effective import closing
@@ -154,12 +154,5 @@ def _by_hand(facts: MaintenanceFacts, drain: SlurmDrain) -> str:
 def _say(
     status: MaintenanceStatus, facts: MaintenanceFacts, holds: ConditionStatus, reason: str, words: str, now: datetime
 ) -> MaintenanceStatus:
-    condition = Condition(
-        type=SLURM_DRAINED,
-        status=holds,
-        reason=reason,
-        message=clip(words),
-        last_transition_time=rfc3339(now),
-        observed_generation=facts.maintenance.metadata.generation,
-    )
+    condition = condition_of(facts.maintenance, SLURM_DRAINED, holds, reason, clip(words), now)
     return replace(status, conditions=merge_conditions(status.conditions, condition))

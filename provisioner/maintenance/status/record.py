@@ -11,7 +11,7 @@ from datetime import datetime, timedelta
 from itertools import takewhile
 from typing import Final
 
-from provisioner.api.conditions import find_condition, merge_conditions
+from provisioner.api.conditions import condition_of, find_condition, merge_conditions
 from provisioner.api.maintenance import (
     DISTURBING_PHASES,
     SUCCEEDED,
@@ -146,16 +146,9 @@ def _ended(attempt: RebootAttempt, outcome: AttemptOutcome, message: str, now: d
 def with_conditions(maintenance: Maintenance, status: MaintenanceStatus, now: datetime) -> MaintenanceStatus:
     """`status` with the conditions that follow from its phase."""
     phase: MaintenancePhase = status.phase or "Waiting"
+    words = describe(maintenance, status)
     wanted = [
-        Condition(
-            type=type_,
-            status="True" if phase in _IN[type_] else "False",
-            reason=phase,
-            message=describe(maintenance, status),
-            last_transition_time=rfc3339(now),
-            observed_generation=maintenance.metadata.generation,
-        )
-        for type_ in MAINTENANCE_CONDITIONS
+        condition_of(maintenance, type_, phase in _IN[type_], phase, words, now) for type_ in MAINTENANCE_CONDITIONS
     ]
     return replace(status, conditions=merge_conditions(status.conditions, *wanted))
 

@@ -7,9 +7,8 @@ from typing import Any, Final
 
 from provisioner.api import Condition, InfiniBandFabric, InfiniBandNetwork
 from provisioner.api.codec import to_json
-from provisioner.api.conditions import find_condition, settle_condition
+from provisioner.api.conditions import condition_of, find_condition
 from provisioner.api.infiniband_fabric import InfiniBandFabricStatus
-from provisioner.api.meta import ConditionStatus, rfc3339
 from provisioner.api.wording import some
 from provisioner.network.infiniband.compile import LEFT_OUT, Compiled
 from provisioner.network.infiniband.report import APPLIED, DEFAULT_LIMITED
@@ -35,7 +34,7 @@ def fabric_status(
         partitions=len(compiled.spec.partitions),
         ports=compiled.ports,
         network_generation=network.metadata.generation if network is not None else None,
-        conditions=tuple(settle_condition(fabric.status.conditions, each) for each in conditions),
+        conditions=conditions,
     )
     body: dict[str, Any] = to_json(status)
     return body
@@ -46,21 +45,21 @@ def _ready(fabric: InfiniBandFabric, network: InfiniBandNetwork | None, now: dat
     limited = find_condition(network.status.conditions, DEFAULT_LIMITED) if network is not None else None
     if network is None or applied is None or applied.observed_generation != network.metadata.generation:
         message = f"Nobody has read the fabric back: {WHO[fabric.spec.manager].format(name=fabric.name)}."
-        return _condition(fabric, "Ready", "False", "NotAcknowledged", message, now)
+        return condition_of(fabric, "Ready", False, "NotAcknowledged", message, now)
     if applied.status != "True":
-        return _condition(fabric, "Ready", "False", applied.reason, applied.message, now)
+        return condition_of(fabric, "Ready", False, applied.reason, applied.message, now)
     if limited is None or limited.status != "True":
         reason, message = (limited.reason, limited.message) if limited else ("NotSaid", "Nothing was said.")
-        return _condition(fabric, "Ready", "False", reason, message, now)
-    return _condition(fabric, "Ready", "True", "Enforced", applied.message, now)
+        return condition_of(fabric, "Ready", False, reason, message, now)
+    return condition_of(fabric, "Ready", True, "Enforced", applied.message, now)
 
 
 def _limited(fabric: InfiniBandFabric, network: InfiniBandNetwork | None, now: datetime) -> Condition:
     limited = find_condition(network.status.conditions, DEFAULT_LIMITED) if network is not None else None
     if limited is None:
         message = f"Nobody has looked yet: {WHO[fabric.spec.manager].format(name=fabric.name)}."
-        return _condition(fabric, DEFAULT_LIMITED, "Unknown", "NotRead", message, now)
-    return _condition(fabric, DEFAULT_LIMITED, limited.status, limited.reason, limited.message, now)
+        return condition_of(fabric, DEFAULT_LIMITED, "Unknown", "NotRead", message, now)
+    return condition_of(fabric, DEFAULT_LIMITED, limited.status, limited.reason, limited.message, now)
 
 
 def _unambiguous(fabric: InfiniBandFabric, compiled: Compiled, now: datetime) -> Condition:
@@ -70,38 +69,25 @@ def _unambiguous(fabric: InfiniBandFabric, compiled: Compiled, now: datetime) ->
             f"Several Servers have registered {_named(compiled.doubled)}, and none of them gets a partition for it: "
             "correct spec.infinibandPorts of those whose card it is not."
         )
-        return _condition(fabric, type_, "False", "RegisteredTwice", message, now)
+        return condition_of(fabric, type_, False, "RegisteredTwice", message, now)
     if compiled.shared_of_servers:
         message = (
             f"spec.sharedGuids names {_named(compiled.shared_of_servers)}, which a Server has registered: it is not "
             "shared, for it would reach every tenant. Take it out of the one or the other."
         )
-        return _condition(fabric, type_, "False", "SharedPortOfServer", message, now)
-    return _condition(fabric, type_, "True", "Unambiguous", "No two Servers have registered the same port.", now)
+        return condition_of(fabric, type_, False, "SharedPortOfServer", message, now)
+    return condition_of(fabric, type_, True, "Unambiguous", "No two Servers have registered the same port.", now)
 
 
 def _has_room(fabric: InfiniBandFabric, compiled: Compiled, now: datetime) -> Condition:
     if not compiled.left_out:
-        return _condition(fabric, "PartitionsFit", "True", "Fit", "Every port is in the partitions of its VPCs.", now)
+        return condition_of(fabric, "PartitionsFit", True, "Fit", "Every port is in the partitions of its VPCs.", now)
     message = (
         f"Ports are left out of the partitions of VPCs {_named(compiled.left_out)}: {LEFT_OUT}. Have fewer VPCs with "
         "partitions, or fewer servers attached to them."
     )
-    return _condition(fabric, "PartitionsFit", "False", "TooManyMembers", message, now)
+    return condition_of(fabric, "PartitionsFit", False, "TooManyMembers", message, now)
 
 
 def _named(guids: tuple[str, ...]) -> str:
     return some(guids, NAMED)
-
-
-def _condition(
-    fabric: InfiniBandFabric, type_: str, status: ConditionStatus, reason: str, message: str, now: datetime
-) -> Condition:
-    return Condition(
-        type=type_,
-        status=status,
-        reason=reason,
-        message=message,
-        last_transition_time=rfc3339(now),
-        observed_generation=fabric.metadata.generation,
-    )

@@ -9,9 +9,9 @@ from typing import Any, Final
 
 import structlog
 
-from provisioner.api import VPC, Condition, InfiniBandNetwork, NetworkClaim, NetworkPool
+from provisioner.api import VPC, InfiniBandNetwork, NetworkClaim, NetworkPool
 from provisioner.api.codec import decode, decode_shared, encode, to_json
-from provisioner.api.conditions import settle_condition
+from provisioner.api.conditions import condition_of
 from provisioner.api.errors import Conflict, NotFound
 from provisioner.api.meta import ConditionStatus, ObjectMeta, rfc3339
 from provisioner.api.network_claim import ClaimHolder, NetworkClaimSpec, pkey_claim
@@ -151,15 +151,7 @@ class PKeys:
 
     def _say(self, vpc: VPC, pkey: int | None, status: ConditionStatus, reason: str, message: str) -> None:
         """The part of the VPC's status that is ours, if it says something new; nothing of a VPC that never asked."""
-        wanted = Condition(
-            type=ASSIGNED,
-            status=status,
-            reason=reason,
-            message=message,
-            last_transition_time=rfc3339(self._clock()),
-            observed_generation=vpc.metadata.generation,
-        )
-        settled = settle_condition(vpc.status.conditions, wanted)
+        settled = condition_of(vpc, ASSIGNED, status, reason, message, self._clock())
         value = f"0x{pkey:04x}" if pkey is not None else None
         if reason == "NotWanted" and vpc.status.pkey is None and settled.type not in _types(vpc):
             return

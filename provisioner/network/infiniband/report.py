@@ -9,10 +9,10 @@ from typing import Any, Final, Literal
 
 from provisioner.api import Condition, InfiniBandNetwork
 from provisioner.api.codec import to_json
-from provisioner.api.conditions import merge_conditions
+from provisioner.api.conditions import condition_of, merge_conditions
 from provisioner.api.infiniband_network import InfiniBandNetworkStatus
 from provisioner.api.infiniband_rules import DEFAULT_PKEY
-from provisioner.api.meta import ConditionStatus, rfc3339
+from provisioner.api.meta import rfc3339
 from provisioner.api.wording import quantity
 from provisioner.network.infiniband.verify import NAMED, Findings
 
@@ -48,9 +48,9 @@ def after_reading(
         absent = (
             f"; {quantity(len(findings.absent), 'port is', 'ports are')} not on the fabric" if findings.absent else ""
         )
-        applied = _condition(network, APPLIED, "True", "ReadBack", f"Read back: {whose}{absent}.", now)
+        applied = condition_of(network, APPLIED, "True", "ReadBack", f"Read back: {whose}{absent}.", now)
     else:
-        applied = _condition(
+        applied = condition_of(
             network,
             APPLIED,
             "False",
@@ -75,7 +75,7 @@ def after_failing(network: InfiniBandNetwork, reason: str, message: str, now: da
     """The status where nothing could be read, or may be written: what was known stays, and is said to be old."""
     before = network.status
     since = f" Last read {before.read_time}." if before.read_time else ""
-    applied = _condition(network, APPLIED, "False", reason, f"{message}.{since}", now)
+    applied = condition_of(network, APPLIED, "False", reason, f"{message}.{since}", now)
     observed = _older(before.observed_generation, network.metadata.generation)
     return replace(before, observed_generation=observed, conditions=merge_conditions(before.conditions, applied))
 
@@ -112,7 +112,7 @@ def _limited(network: InfiniBandNetwork, findings: Findings, now: datetime, read
             if full
             else "ports"
         )
-        return _condition(
+        return condition_of(
             network,
             DEFAULT_LIMITED,
             "False",
@@ -122,7 +122,7 @@ def _limited(network: InfiniBandNetwork, findings: Findings, now: datetime, read
             now,
         )
     if findings.default_limited == "Unknown":
-        return _condition(
+        return condition_of(
             network,
             DEFAULT_LIMITED,
             "Unknown",
@@ -130,19 +130,6 @@ def _limited(network: InfiniBandNetwork, findings: Findings, now: datetime, read
             f"What members of {default} are was not said: {FULL_REMEDY[read_from]}.",
             now,
         )
-    return _condition(
+    return condition_of(
         network, DEFAULT_LIMITED, "True", "Limited", f"Hosts are limited members of {default} and nothing more.", now
-    )
-
-
-def _condition(
-    network: InfiniBandNetwork, type_: str, status: ConditionStatus, reason: str, message: str, now: datetime
-) -> Condition:
-    return Condition(
-        type=type_,
-        status=status,
-        reason=reason,
-        message=message,
-        last_transition_time=rfc3339(now),
-        observed_generation=network.metadata.generation,
     )

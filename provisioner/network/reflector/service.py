@@ -15,11 +15,10 @@ from typing import Any, Final, Protocol
 
 import structlog
 
-from provisioner.api import Condition, DPUNetwork, NetworkPool
+from provisioner.api import DPUNetwork, NetworkPool
 from provisioner.api.codec import decode_shared, to_json
-from provisioner.api.conditions import find_condition, settle_condition
+from provisioner.api.conditions import condition_of, find_condition
 from provisioner.api.errors import NotFound, ProvisionerError
-from provisioner.api.meta import rfc3339
 from provisioner.api.network_pool import THE_POOL
 from provisioner.cluster.client import Cluster
 from provisioner.cluster.source import Source, look_up, spec_of
@@ -156,15 +155,7 @@ def _tell(cluster: Cluster, pool: NetworkPool, type_: str, said: tuple[bool, str
         if before is not None:
             _write(cluster, type_, {"conditions": []})
         return
-    condition = Condition(
-        type=type_,
-        status="True" if holds else "False",
-        reason=reason,
-        message=message,
-        last_transition_time=rfc3339(now),
-        observed_generation=pool.metadata.generation,
-    )
-    settled = settle_condition(pool.status.conditions, condition)
+    settled = condition_of(pool, type_, holds, reason, message, now)
     if settled != before:
         _write(cluster, type_, {"conditions": [to_json(settled)]})
 

@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import datetime
 from ipaddress import ip_address
 
 from provisioner.api import DPUNetwork, VPCAttachment
-from provisioner.api.conditions import settle_condition
+from provisioner.api.conditions import condition_of
 from provisioner.api.dpu_network import DPUPort
-from provisioner.api.meta import Condition, ConditionStatus, rfc3339
+from provisioner.api.meta import ConditionStatus
 from provisioner.api.vpc_attachment import ForwardingState, VPCAttachmentStatus
 from provisioner.network.control.claims.allocate import gateway_of
 from provisioner.network.control.compile.place import Place
@@ -41,20 +41,10 @@ def attachment_status(attachment: VPCAttachment, standing: Standing, now: dateti
     generation = _generation(before, standing) if is_told else None
     is_confirmed = generation is not None and (_observed(network) or 0) >= generation
     ready, reason, message = _words(attachment, standing, generation, is_confirmed)
-    transition = settle_condition(
-        before.conditions,
-        Condition(type="Ready", status=ready, reason=reason, message="", last_transition_time=rfc3339(now)),
-    ).last_transition_time
+    condition = condition_of(attachment, "Ready", ready, reason, message, now)
     if reason == "WaitsForDPU":
-        message = f"{message}, not enforced since {transition}"
-    condition = Condition(
-        type="Ready",
-        status=ready,
-        reason=reason,
-        message=message,
-        last_transition_time=transition,
-        observed_generation=attachment.metadata.generation,
-    )
+        words = f"{message}, not enforced since {condition.last_transition_time}"
+        condition = replace(condition, message=words)
     state: ForwardingState | None = before.forwarding_state
     if is_confirmed:
         state = (_found_state(attachment, network) or port.state) if port is not None else "Isolated"

@@ -7,8 +7,7 @@ from datetime import datetime
 from typing import Final
 
 from provisioner.api import SecurityGroup, VPCAttachment
-from provisioner.api.conditions import settle_condition
-from provisioner.api.meta import Condition, rfc3339
+from provisioner.api.conditions import condition_of
 from provisioner.api.security_group import SecurityGroupStatus
 from provisioner.network.control.report.vpc import is_enforced
 
@@ -26,14 +25,6 @@ def group_status(group: SecurityGroup, attachments: Iterable[VPCAttachment], now
         message = f"not enforced for {len(waiting)} of {len(found)} attachments ({named}): their conditions tell why"
     elif found:
         reason, message = "Enforced", f"the DPUs have confirmed it for every attachment ({len(found)})"
-    condition = Condition(
-        type="Ready",
-        status="False" if waiting else "True",
-        reason=reason,
-        message=message,
-        last_transition_time=rfc3339(now),
-        observed_generation=group.metadata.generation,
-    )
     return SecurityGroupStatus(
-        attachments=len(found), conditions=(settle_condition(group.status.conditions, condition),)
+        attachments=len(found), conditions=(condition_of(group, "Ready", not waiting, reason, message, now),)
     )

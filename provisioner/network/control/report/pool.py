@@ -6,8 +6,7 @@ from collections.abc import Iterable
 from datetime import datetime
 
 from provisioner.api import NetworkClaim, NetworkPool
-from provisioner.api.conditions import settle_condition
-from provisioner.api.meta import Condition, rfc3339
+from provisioner.api.conditions import condition_of
 from provisioner.api.network_pool import NetworkPoolStatus
 from provisioner.network.control.claims.allocate import count_free
 
@@ -20,17 +19,10 @@ def pool_status(pool: NetworkPool, claims: Iterable[NetworkClaim], now: datetime
     message = f"{free} identifiers are free"
     if not free:
         message = f"all identifiers are in use, {released} of them by VPCs that are gone: add a range to spec.vniRanges"
-    condition = Condition(
-        type="Ready",
-        status="True" if free else "False",
-        reason="Available" if free else "Exhausted",
-        message=message,
-        last_transition_time=rfc3339(now),
-        observed_generation=pool.metadata.generation,
-    )
+    reason = "Available" if free else "Exhausted"
     return NetworkPoolStatus(
         taken_vnis=len(found) - released,
         quarantined_vnis=released,
         free_vnis=free,
-        conditions=(settle_condition(pool.status.conditions, condition),),
+        conditions=(condition_of(pool, "Ready", free > 0, reason, message, now),),
     )

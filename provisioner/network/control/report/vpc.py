@@ -6,8 +6,7 @@ from collections.abc import Iterable
 from datetime import datetime
 
 from provisioner.api import VPC, VPCAttachment
-from provisioner.api.conditions import find_condition, settle_condition
-from provisioner.api.meta import Condition, rfc3339
+from provisioner.api.conditions import condition_of, find_condition
 from provisioner.api.vpc import VPCPeerStatus, VPCStatus
 from provisioner.network.control.trouble import Trouble
 
@@ -31,18 +30,13 @@ def vpc_status(
     said = trouble
     if said is None and vni is None:
         said = Trouble(reason="WaitsForClaims", message="a VXLAN network identifier is being claimed")
-    condition = Condition(
-        type="Ready",
-        status="True" if said is None else "False",
-        reason="Allocated" if said is None else said.reason,
-        message=f"its VXLAN network identifier is {vni}" if said is None else said.message,
-        last_transition_time=rfc3339(now),
-        observed_generation=vpc.metadata.generation,
-    )
+    reason, message = "Allocated", f"its VXLAN network identifier is {vni}"
+    if said is not None:
+        reason, message = said.reason, said.message
     return VPCStatus(
         vni=vni,
         attachments=len(found),
         enforced_attachments=sum(1 for each in found if is_enforced(each)),
         peers=peers,
-        conditions=(settle_condition(vpc.status.conditions, condition),),
+        conditions=(condition_of(vpc, "Ready", said is None, reason, message, now),),
     )
