@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Callable, Hashable, Iterable, Mapping
+from dataclasses import dataclass, fields
 from typing import Any, NamedTuple, Protocol, TypeVar
 
 from provisioner.api.codec import decode_shared
@@ -40,6 +41,20 @@ class Source(Protocol):
     def index(self, keys_of: KeysOf, /) -> Lookup: ...
 
     def subscribe(self, watcher: Watcher, /) -> None: ...
+
+
+@dataclass(frozen=True, kw_only=True)
+class Caches:
+    """Base of what a controller follows: each field is a `Source`, or None where there is none."""
+
+    @property
+    def all(self) -> tuple[Source, ...]:
+        found = (getattr(self, each.name) for each in fields(self))
+        return tuple(each for each in found if each is not None)
+
+    @property
+    def have_synced(self) -> bool:
+        return all(each.has_synced for each in self.all)
 
 
 class Snapshot:

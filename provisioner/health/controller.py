@@ -21,11 +21,11 @@ from provisioner.api.meta import parse_time
 from provisioner.api.node_contract import NODE_FACTS_ANNOTATION, PREPARED_ORDER_ANNOTATION
 from provisioner.api.pool_settings import CHECK_NAMESPACE
 from provisioner.cluster.client import Cluster
-from provisioner.cluster.controller import Controller, Settling, requeue_after
+from provisioner.cluster.controller import Controller
 from provisioner.cluster.events import Events
-from provisioner.cluster.own_writes import BEHIND_SECONDS, OwnedStatus, OwnWrites
-from provisioner.cluster.resources import NODES, ResourceType, of
-from provisioner.cluster.source import Source, look_up, when_changed
+from provisioner.cluster.reconciler import Owned, StatusReconciler
+from provisioner.cluster.resources import NODES, ResourceType
+from provisioner.cluster.source import Caches, Object, Source, look_up, when_changed
 from provisioner.health.checked_node import read_node
 from provisioner.health.compose import STARTED, VERIFIED
 from provisioner.health.decide import decide
@@ -40,7 +40,6 @@ from provisioner.rules.pool_of_server import ordered_pool_in, ordered_pool_name
 
 log = structlog.get_logger(__name__)
 
-UNSYNCED_SECONDS: Final = 0.2
 AT_ONCE_SECONDS: Final = 0.1
 NEW_SECONDS: Final = 5.0
 """A server that is registered is ordered to boot within a moment: what is said of it then is not said before, too."""
@@ -49,11 +48,11 @@ UNORDERED_SECONDS: Final = 600.0
 SETTLE_SECONDS: Final = 5.0
 """What is waited for changes quickly while a server boots. Taints, Jobs and results do not wait for it."""
 
-_OWNED: Final = OwnedStatus(("verification", "lifecycle"), (VERIFIED,))
+OWNED: Final = Owned(Server, MANAGER, fields=("verification", "lifecycle"), conditions=(VERIFIED,))
 
 
 @dataclass(frozen=True, kw_only=True)
-class HealthInformers:
+class HealthInformers(Caches):
     """The caches that the controller follows.
 
     leases: those of the namespace kube-node-lease. jobs and pods: those with the label provisioner.dev/check
@@ -70,18 +69,11 @@ class HealthInformers:
     jobs: Source
     pods: Source
 
-    @property
-    def have_synced(self) -> bool:
-        return all(source.has_synced for source in self.all)
 
-    @property
-    def all(self) -> tuple[Source, ...]:
-        objects = (self.servers, self.pools, self.images, self.racks, self.nodes, self.maintenances)
-        return (*objects, self.leases, self.jobs, self.pods)
-
-
-class HealthController:
+class HealthController(StatusReconciler[Decision]):
     """Reconciles one Server at a time, by name."""
+
+    owned = OWNED
 
     def __init__(
         self,
@@ -95,71 +87,61 @@ class HealthController:
         runner: JobRunner,
         settle_seconds: float = 0.0,
     ) -> None:
-        self._cluster = cluster
+        super().__init__(
+            cluster, informers.servers, events, caches=informers.all, now=now, rng=rng, settle_seconds=settle_seconds
+        )
         self._informers = informers
-        self._events = events
-        self._now = now
-        self._rng = rng
         self._skew = skew
         self._runner = runner
         self._disturbing = informers.maintenances.index(lambda body: (disturbed_server(body),))
         self._nodes = NodeWriter(cluster, events, now)
-        self._own = OwnWrites(now)
-        self._settling = Settling(settle_seconds)
 
-    def reconcile(self, name: str) -> float | None:
-        """Bring status, Jobs, taints and answers up to date; returns when to look again. Raises: Retryable."""
-        if not self._informers.have_synced:
-            return UNSYNCED_SECONDS  # a pool that is not in the cache yet is not a missing pool
-        cached = self._informers.servers.get(name)
-        if cached is None or cached["metadata"].get("deletionTimestamp"):
-            self._runner.clean_up(name, None)
-            return None
-        if (seconds := _new_for(cached, self._now())) > 0:
+    def leave(self, key: str, body: Object | None) -> None:
+        self._runner.clean_up(key, None)
+
+    def decide(self, key: str, body: Object) -> Decision | float:
+        if (seconds := _new_for(body, self._now())) > 0:
             return seconds
-        if not self._own.are_seen(name, self._look):
-            return BEHIND_SECONDS
-        node = self._informers.nodes.get(name)
-        decision = decide(self._situation(cached, node), self._now())
-        differs, again = _OWNED.differs(cached, decision.status), decision.requeue_after_seconds
-        rest = self._settling.rest(name) if differs and _is_words(cached, decision) else 0.0
-        written = None
-        if rest > 0:
-            again = rest if again is None else min(rest, again)
-        else:
-            self._settling.is_written(name)
-            written = self._write(cached, node, decision) if differs else None
-        if node is not None and taints_differ(written or cached, node):
-            with self._own.written_on(name, NODES, node):
-                tainted = self._nodes.taint(name, node, just_written=written)
+        return decide(self._situation(body, self._informers.nodes.get(key)), self._now())
+
+    def advance(self, key: str, body: Object) -> float | None:
+        """Bring status, Jobs, taints and answers up to date."""
+        said = self.decide(key, body)
+        if not isinstance(said, Decision):
+            return said
+        spoken, node = self.say(key, body, said), self._informers.nodes.get(key)
+        again = self.again(said)
+        if node is not None and taints_differ(spoken.written or body, node):
+            with self.own.written_on(key, NODES, node):
+                tainted = self._nodes.taint(key, node, just_written=spoken.written)
             if tainted is not None:
-                self._own.note(name, NODES, tainted)
-        if rest <= 0 and decision.start is not None and not self._runner.start(decision.start, name):
+                self.own.note(key, NODES, tainted)
+        is_put_off = spoken.rest_seconds > 0
+        if not is_put_off and said.start is not None and not self._runner.start(said.start, key):
             again = AT_ONCE_SECONDS  # refused: that is a result, too
-        if decision.answers:
-            self._nodes.answer(name, decision.answers)
-        if rest <= 0:
-            self._runner.clean_up(name, decision.current)  # last: nothing waits for what cannot be deleted
-        return requeue_after(again, self._rng)
+        if said.answers:
+            self._nodes.answer(key, said.answers)
+        if is_put_off:
+            return min(spoken.rest_seconds, again)
+        self._runner.clean_up(key, said.current)  # last: nothing waits for what cannot be deleted
+        return again
 
-    def _write(
-        self, cached: Mapping[str, Any], node: Mapping[str, Any] | None, decision: Decision
-    ) -> Mapping[str, Any]:
-        """The Server as the API server has it then. Raises: Conflict, if it is no longer what was decided on."""
-        name = cached["metadata"]["name"]
-        with self._own.written_on(name, of(Server), cached):
-            written = self._cluster.apply_status(
-                Server,
-                name,
-                decision.status,
-                manager=MANAGER,
-                resource_version=cached["metadata"]["resourceVersion"],
-            )
-        self._own.note(name, of(Server), written)
-        self._tell(cached, node, decision)
-        return written
+    def is_words(self, body: Object, said: Decision) -> bool:
+        """Whether only what is waited for is new: no check came out, none is to be started, nothing is to be told but
+        that a round began, which is told of one that does not come out at once."""
+        tells = said.start is not None or any(each.reason != STARTED for each in said.events)
+        return not tells and OWNED.keeps(VERIFIED, body, said.status)
 
-    def _look(self, type_: ResourceType, name: str) -> Mapping[str, Any] | None:
+    def tell(self, body: Object, said: Decision) -> None:
+        super().tell(body, said)
+        node = self._informers.nodes.get(body["metadata"]["name"])
+        for event in said.events:
+            log.info("verification went on", server=body["metadata"]["name"], reason=event.reason)
+            # What went wrong is told on the Node, too: there the admission is told.
+            if node is not None and event.type == "Warning":
+                self._events.record(node, event.type, event.reason, event.message)
+
+    def look(self, key: str, type_: ResourceType, name: str) -> Object | None:
         return (self._informers.nodes if type_ == NODES else self._informers.servers).get(name)
 
     def _situation(self, body: Mapping[str, Any], node: Mapping[str, Any] | None) -> Situation:
@@ -187,14 +169,6 @@ class HealthController:
             jobs=jobs,
             maintenance=next((each["metadata"]["name"] for each in self._disturbing.get(server.name)), None),
         )
-
-    def _tell(self, server: Mapping[str, Any], node: Mapping[str, Any] | None, decision: Decision) -> None:
-        for event in decision.events:
-            log.info("verification went on", server=server["metadata"]["name"], reason=event.reason)
-            # What went wrong is told on the Node, too: there the admission is told.
-            for regarding in (server, node if event.type == "Warning" else None):
-                if regarding is not None:
-                    self._events.record(regarding, event.type, event.reason, event.message)
 
 
 def build_health_controllers(
@@ -314,10 +288,3 @@ def _check_namespaces(pool: Mapping[str, Any]) -> set[str]:
     settings = (spec.get("verification"), (spec.get("upgradeStrategy") or {}).get("canary"))
     checks = (check for each in settings for check in (each or {}).get("checks") or ())
     return {check.get("namespace", CHECK_NAMESPACE) for check in checks}
-
-
-def _is_words(body: Mapping[str, Any], decision: Decision) -> bool:
-    """Whether only what is waited for is new: no check came out, none is to be started, nothing is to be told but that
-    a round began, which is told of one that does not come out at once."""
-    tells = decision.start is not None or any(each.reason != STARTED for each in decision.events)
-    return not tells and _OWNED.keeps(VERIFIED, body, decision.status)

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from provisioner.api.pool_settings import JobCheck
-from provisioner.cluster.events import Happened
+from provisioner.cluster.reconciler import Said
 from provisioner.health.requests import Answer
 
 
@@ -28,15 +28,13 @@ class CurrentRound:
 
 
 @dataclass(frozen=True, kw_only=True)
-class Decision:
-    """status: every field that the controller owns, as JSON. The rest is done after it was written.
+class Decision(Said):
+    """What is done after the status was written.
 
     start: the Job to make. current: None if no Job is of use. answers: requests that are answered now.
     """
 
     status: dict[str, Any]
-    events: tuple[Happened, ...] = ()
     start: JobOrder | None = None
     current: CurrentRound | None = None
     answers: tuple[Answer, ...] = ()
-    requeue_after_seconds: float | None = None

@@ -20,7 +20,7 @@ from provisioner.api.errors import NotFound
 from provisioner.cluster.client import Cluster
 from provisioner.cluster.controller import Controller
 from provisioner.cluster.events import Events
-from provisioner.cluster.source import Lookup, Source
+from provisioner.cluster.source import Caches, Lookup, Source
 from provisioner.inventory.addresses.allocate import Holders
 from provisioner.inventory.addresses.claims import AddressClaimer, ClaimBook, address_of, claims_of
 from provisioner.inventory.addresses.subnets import FreeAddresses
@@ -48,17 +48,12 @@ Object = Mapping[str, Any]
 
 
 @dataclass(frozen=True, kw_only=True)
-class InventoryInformers:
+class InventoryInformers(Caches):
     """The caches that the inventory follows."""
 
     racks: Source
     servers: Source
     address_blocks: Source
-
-    @property
-    def have_synced(self) -> bool:
-        sources = (self.racks, self.servers, self.address_blocks)
-        return all(source.has_synced for source in sources)
 
 
 class _NamesByAddress:

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from typing import Any, Final
 
 from provisioner.api.maintenance import DISTURBING_PHASES, FINAL_PHASES
-from provisioner.cluster.source import Source, phase_of, spec_of, when_changed
+from provisioner.cluster.source import Caches, Source, phase_of, spec_of, when_changed
 from provisioner.maintenance.phases.budget import age_of, part_of
 from provisioner.rules.assigned_image import boots_of_pool
 from provisioner.rules.bootability import availability_of
@@ -23,7 +23,7 @@ WOKEN: Final = 16
 
 
 @dataclass(frozen=True, kw_only=True)
-class MaintenanceInformers:
+class MaintenanceInformers(Caches):
     """The caches that the executor follows. They may be stale: nothing that harms is decided on them.
 
     pods: if given, a pod that comes or ends is noticed at once; else within a minute.
@@ -35,11 +35,6 @@ class MaintenanceInformers:
     nodes: Source
     maintenances: Source
     pods: Source | None = None
-
-    @property
-    def have_synced(self) -> bool:
-        sources = (self.servers, self.pools, self.images, self.nodes, self.maintenances)
-        return all(source.has_synced for source in sources)
 
 
 def follow(informers: MaintenanceInformers, add: Callable[[str], None]) -> None:

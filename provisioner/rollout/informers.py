@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from typing import Any, Final
 
 from provisioner.api.node_contract import BOOT_REPORT_ANNOTATION, HOLD_REQUESTED, read_boot_id
-from provisioner.cluster.source import Lookup, Source, phase_of, spec_of, when_changed
+from provisioner.cluster.source import Caches, Lookup, Source, phase_of, spec_of, when_changed
 from provisioner.rules.bootability import availability_of
 
 Json = Mapping[str, Any]
@@ -19,7 +19,7 @@ SETTLE_SECONDS: Final = 0.3
 
 
 @dataclass(frozen=True, kw_only=True)
-class RolloutInformers:
+class RolloutInformers(Caches):
     """The caches. pods: those that are not over."""
 
     servers: Source
@@ -28,11 +28,6 @@ class RolloutInformers:
     nodes: Source
     maintenances: Source
     pods: Source
-
-    @property
-    def have_synced(self) -> bool:
-        sources = (self.servers, self.pools, self.images, self.nodes, self.maintenances, self.pods)
-        return all(source.has_synced for source in sources)
 
 
 class Changed:

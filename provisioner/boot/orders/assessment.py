@@ -9,7 +9,7 @@ from typing import Any
 from provisioner.api.boot_stage import BootStage
 from provisioner.api.meta import ConditionStatus
 from provisioner.api.server import BootOrder
-from provisioner.cluster.events import Happened
+from provisioner.cluster.reconciler import Said
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -41,14 +41,9 @@ class Assessment:
 
 
 @dataclass(frozen=True, kw_only=True)
-class Decision:
-    """`status`: every field that the controller owns, as JSON. `orders`: whether it holds a new boot order.
-
-    `revokes`: whether it takes the current order back.
-    """
+class Decision(Said):
+    """orders: whether the status holds a new boot order. revokes: whether it takes the current one back."""
 
     status: dict[str, Any]
-    events: tuple[Happened, ...] = ()
-    requeue_after_seconds: float | None = None
     orders: bool = False
     revokes: bool = False

@@ -24,11 +24,11 @@ from provisioner.boot.orders.decide import decide
 from provisioner.boot.orders.facts import OrderFacts
 from provisioner.boot.orders.informers import BootInformers, find_other_node, follow, machine_keys, server_of
 from provisioner.cluster.client import Cluster
-from provisioner.cluster.controller import Controller, Settling, requeue_after
+from provisioner.cluster.controller import Controller
 from provisioner.cluster.events import Events
-from provisioner.cluster.own_writes import BEHIND_SECONDS, OwnedStatus, OwnWrites
+from provisioner.cluster.reconciler import Owned, StatusReconciler
 from provisioner.cluster.resources import LEASES, NODE_LEASES, NODES, of
-from provisioner.cluster.source import look_up
+from provisioner.cluster.source import Object, look_up
 from provisioner.rules.assigned_image import next_image_name
 from provisioner.rules.dpus import awaiting
 from provisioner.rules.liveness import LeaseWatch, NodeLife, read_life
@@ -37,19 +37,22 @@ from provisioner.rules.pool_of_server import next_pool_name, ordered_pool_name
 log = structlog.get_logger(__name__)
 
 MANAGER: Final = "provisioner-boot-controller"
-UNSYNCED_SECONDS: Final = 0.2
 SETTLE_SECONDS: Final = 4.0
 """A stage that a booting machine has left so soon is in its progress, and not written once more. Longer than the pause
 between two writes of progress: they would meet."""
 
-_OWNED: Final = OwnedStatus(
-    ("nodeRef", "bootStage", "bootID", "imageRef", "imageDigest", "nodePoolRef", "order", "readyTime"),
-    ("Booted", "Ready"),
+OWNED: Final = Owned(
+    Server,
+    MANAGER,
+    fields=("nodeRef", "bootStage", "bootID", "imageRef", "imageDigest", "nodePoolRef", "order", "readyTime"),
+    conditions=("Booted", "Ready"),
 )
 
 
-class BootController:
+class BootController(StatusReconciler[Decision]):
     """Reconciles one Server at a time, by name."""
+
+    owned = OWNED
 
     def __init__(
         self,
@@ -62,70 +65,54 @@ class BootController:
         leases: LeaseWatch | None = None,
         settle_seconds: float = 0.0,
     ) -> None:
-        self._cluster = cluster
+        super().__init__(
+            cluster, informers.servers, events, caches=informers.all, now=now, rng=rng, settle_seconds=settle_seconds
+        )
         self._informers = informers
-        self._events = events
-        self._now = now
-        self._rng = rng
-        self._own = OwnWrites(now)
-        self._settling = Settling(settle_seconds)
         self._leases = leases or LeaseWatch(time.monotonic)
         self._nodes_by_machine = informers.nodes.index(machine_keys)
         self._unfinished = informers.maintenances.index(_unfinished_by_server)
         self._awaited = informers.servers.index(awaiting)
 
-    def reconcile(self, name: str) -> float | None:
-        """Bring the Server's status up to date; returns when to look again. Raises: Retryable, NeedsHuman."""
-        if not self._informers.have_synced:
-            return UNSYNCED_SECONDS  # a pool that is not in the cache yet is not a missing pool
-        cached = self._informers.servers.get(name)
-        if cached is None or cached["metadata"].get("deletionTimestamp"):
-            return None
-        if not _is_judged(cached):
+    def decide(self, key: str, body: Object) -> Decision | None:
+        if not _is_judged(body):
             return None  # the inventory says within a moment whether it may boot; until then there is nothing to add
-        if not self._own.are_seen(name, lambda type_, key: self._informers.servers.get(key)):
-            return BEHIND_SECONDS
-        node = self._informers.nodes.get(name)
-        lease = self._informers.leases.get(f"{NODE_LEASES}/{name}")
-        decision = self._decide(cached, node, lease, self._cached_maintenance(name))
-        if not _OWNED.differs(cached, decision.status):
-            self._settling.is_written(name)
-            return requeue_after(decision.requeue_after_seconds, self._rng)
-        if _is_words(cached, decision) and (rest := self._settling.rest(name)) > 0:
-            return rest
-        if decision.orders or decision.revokes:
-            # A boot may end somebody's work: decide once more on what Node and Maintenance are now, past every cache.
-            # Of the Server the resourceVersion says whether it is still what was decided on. The Node of a boot that a
-            # Maintenance asks for may live: it was emptied.
-            maintenance = self._read_maintenance(name)
-            decision = self._decide(cached, node, lease, maintenance)
-            if not decision.orders or decision.status["order"]["reason"] != "Requested":
-                node = self._cluster.find(NODES, name)
-                lease = self._cluster.find(LEASES, name, namespace=NODE_LEASES) if node is not None else None
-                decision = self._decide(cached, node, lease, maintenance)
-            if not _OWNED.differs(cached, decision.status):
-                return requeue_after(decision.requeue_after_seconds, self._rng)
-        # Under the resourceVersion always: whoever led before must not bring an order back that was replaced.
-        with self._own.written_on(name, of(Server), cached):
-            written = self._cluster.apply_status(
-                Server,
-                name,
-                decision.status,
-                manager=MANAGER,
-                resource_version=cached["metadata"]["resourceVersion"],
-            )
-        self._own.note(name, of(Server), written)
-        self._settling.is_written(name)
-        if decision.orders:
-            order = decision.status["order"]
+        return self._decide(body, *self._cached_node(key), self._cached_maintenance(key))
+
+    def is_words(self, body: Object, said: Decision) -> bool:
+        tells = said.orders or said.revokes or bool(said.events)
+        return not tells and OWNED.keeps("Ready", body, said.status)
+
+    def confirm(self, body: Object, said: Decision) -> Decision:
+        """A boot may end somebody's work: it is decided once more on what Node and Maintenance are now.
+
+        Of the Server the resourceVersion says whether it is still what was decided on. The Node of a boot that a
+        Maintenance asks for may live: it was emptied.
+        """
+        if not (said.orders or said.revokes):
+            return said
+        name = body["metadata"]["name"]
+        maintenance = self._read_maintenance(name)
+        said = self._decide(body, *self._cached_node(name), maintenance)
+        if said.orders and said.status["order"]["reason"] == "Requested":
+            return said
+        node = self._cluster.find(NODES, name)
+        lease = self._cluster.find(LEASES, name, namespace=NODE_LEASES) if node is not None else None
+        return self._decide(body, node, lease, maintenance)
+
+    def tell(self, body: Object, said: Decision) -> None:
+        name, order = body["metadata"]["name"], said.status.get("order")
+        if said.orders and order is not None:
             log.info(
                 "boot was ordered", server=name, order=order["id"], reason=order["reason"], attempt=order["attempt"]
             )
-        if decision.revokes:
-            log.info("boot order was revoked", server=name, back_to=decision.status["order"]["id"])
-        for event in decision.events:
-            self._events.record(cached, event.type, event.reason, event.message)
-        return requeue_after(decision.requeue_after_seconds, self._rng)
+        if said.revokes and order is not None:
+            log.info("boot order was revoked", server=name, back_to=order["id"])
+        super().tell(body, said)
+
+    def _cached_node(self, name: str) -> tuple[Object | None, Object | None]:
+        """And its Lease."""
+        return self._informers.nodes.get(name), self._informers.leases.get(f"{NODE_LEASES}/{name}")
 
     def _decide(
         self,
@@ -220,9 +207,3 @@ def _unfinished_by_server(maintenance: Mapping[str, Any]) -> Iterable[str]:
 
 def _note(leases: LeaseWatch, key: str, lease: Mapping[str, Any] | None) -> None:
     leases.look(key.removeprefix(f"{NODE_LEASES}/"), lease)
-
-
-def _is_words(body: Mapping[str, Any], decision: Decision) -> bool:
-    """Whether what is new is how far a boot is, and nobody waits for that."""
-    tells = decision.orders or decision.revokes or bool(decision.events)
-    return not tells and _OWNED.keeps("Ready", body, decision.status)

@@ -8,7 +8,7 @@ from typing import Any
 
 from provisioner.api import Server
 from provisioner.api.values import normal_system_uuid
-from provisioner.cluster.source import Lookup, Object, Source, phase_of, spec_of, when_changed
+from provisioner.cluster.source import Caches, Lookup, Object, Source, phase_of, spec_of, when_changed
 from provisioner.rules.assigned_image import boots_of_pool, images_of_pool
 from provisioner.rules.bootability import availability_of
 from provisioner.rules.dpus import hosts_that_wait_otherwise
@@ -17,7 +17,7 @@ from provisioner.rules.pool_of_server import pools_in
 
 
 @dataclass(frozen=True, kw_only=True)
-class BootInformers:
+class BootInformers(Caches):
     """The caches that the boot controller follows. `leases`: those of the namespace kube-node-lease."""
 
     servers: Source
@@ -27,13 +27,6 @@ class BootInformers:
     nodes: Source
     leases: Source
     maintenances: Source
-
-    @property
-    def have_synced(self) -> bool:
-        sources = (
-            self.servers, self.pools, self.images, self.racks, self.nodes, self.leases, self.maintenances
-        )  # fmt: skip
-        return all(source.has_synced for source in sources)
 
 
 def follow(informers: BootInformers, add: Callable[[str], None]) -> None:

@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Hashable, Iterable, Iterator, Mapping
-from dataclasses import dataclass, fields
+from dataclasses import dataclass
 from typing import Any, Final
 
 from provisioner.api import NetworkClaim
 from provisioner.api.codec import decode_shared
-from provisioner.cluster.source import Source, spec_of
+from provisioner.cluster.source import Caches, Source, spec_of
 from provisioner.cluster.trim import without_metadata
 from provisioner.network.control.compile.security import MOST_RULE_BYTES, size_of_rule
 from provisioner.rules.dpus import hosts
@@ -21,7 +21,7 @@ has confirmed that one: `vni-10001:7,pf0:7`. Who releases a value learns from it
 
 
 @dataclass(frozen=True, kw_only=True)
-class NetworkInformers:
+class NetworkInformers(Caches):
     """roles, bindings: those by which DPUs read their own object."""
 
     servers: Source
@@ -33,10 +33,6 @@ class NetworkInformers:
     networks: Source
     roles: Source
     bindings: Source
-
-    @property
-    def have_synced(self) -> bool:
-        return all(getattr(self, each.name).has_synced for each in fields(self))
 
 
 def trim_group(body: dict[str, Any]) -> dict[str, Any]:

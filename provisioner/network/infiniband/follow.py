@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Hashable, Iterable
-from dataclasses import dataclass, fields
+from dataclasses import dataclass
 from typing import Any, Final
 
 from provisioner.api.infiniband_fabric import THE_FABRIC
 from provisioner.api.network_pool import THE_POOL
-from provisioner.cluster.source import Object, Source, spec_of, when_changed
+from provisioner.cluster.source import Caches, Object, Source, spec_of, when_changed
 from provisioner.cluster.work_queue import WorkQueue
 
 COMPILE_SECONDS: Final = 0.1
@@ -19,7 +19,7 @@ Maybe = Object | None
 
 
 @dataclass(frozen=True, kw_only=True)
-class InfiniBandInformers:
+class InfiniBandInformers(Caches):
     """The caches that the controllers follow."""
 
     vpcs: Source
@@ -29,10 +29,6 @@ class InfiniBandInformers:
     claims: Source
     fabrics: Source
     networks: Source
-
-    @property
-    def have_synced(self) -> bool:
-        return all(getattr(self, each.name).has_synced for each in fields(self))
 
 
 @dataclass(frozen=True, kw_only=True)
