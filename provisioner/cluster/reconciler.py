@@ -11,7 +11,7 @@ from __future__ import annotations
 import random
 import time
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Collection, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from datetime import datetime
 from typing import Any, ClassVar, Final, Generic, TypeVar
@@ -90,9 +90,7 @@ class Reconciler(ABC):
         body = self._source.get(key)
         if body is None or body["metadata"].get("deletionTimestamp"):
             return self.leave(key, body)
-        if not self.own.are_seen(key, lambda type_, name: self.look(key, type_, name)):
-            return BEHIND_SECONDS
-        return self.advance(key, body)
+        return self.advance(key, body) if self.shows_own_writes(key) else BEHIND_SECONDS
 
     @abstractmethod
     def advance(self, key: str, body: Object) -> float | None:
@@ -101,6 +99,10 @@ class Reconciler(ABC):
     def leave(self, key: str, body: Object | None) -> float | None:
         """The object is gone, or going. Returns, raises: as `reconcile`."""
         return None
+
+    def shows_own_writes(self, key: str) -> bool:
+        """Whether the caches show what was written for the object of `key`, or later."""
+        return self.own.are_seen(key, lambda type_, name: self.look(key, type_, name))
 
     def look(self, key: str, type_: ResourceType, name: str) -> Object | None:
         """An object that was written for the one of `key`, as the caches have it: else than that one, if `type_` is
@@ -121,22 +123,24 @@ class StatusReconciler(Reconciler, Generic[S]):
         *,
         caches: Iterable[Source],
         now: Callable[[], datetime],
-        rng: random.Random,
-        own: OwnWrites | None = None,
+        rng: random.Random | None = None,
         settle_seconds: float = 0.0,
         monotonic: Callable[[], float] = time.monotonic,
     ) -> None:
         """settle_seconds: for how long what is only words may wait for what changes soon after it."""
-        super().__init__(source, caches=caches, own=own or OwnWrites(now))
+        super().__init__(source, caches=caches, own=OwnWrites(now))
         self._cluster = cluster
         self._events = events
         self._now = now
-        self._rng = rng
+        self._rng = rng or random.SystemRandom()
         self._settling = Settling(settle_seconds, monotonic)
 
     @abstractmethod
     def decide(self, key: str, body: Object) -> S | float | None:
-        """What to say of the object, by the caches; or after how many seconds that may be decided, if so."""
+        """What to say of the object, by the caches; or after how many seconds that may be decided, if so.
+
+        What must be there before it can be said, such as a claim, is made here, too.
+        """
 
     def is_words(self, body: Object, said: S) -> bool:
         """Whether nobody waits for what is new: it may be put off."""
@@ -209,9 +213,9 @@ class Spoken(Generic[S]):
     rest_seconds: float = 0.0
 
 
-def news_of(before: Condition | None, after: Condition, *, calm: Collection[str] = ()) -> tuple[Happened, ...]:
-    """An Event where a condition has another status or reason: a Warning if it is not True, but for `calm` reasons."""
+def news_of(before: Condition | None, after: Condition, *, is_calm: Callable[[str], bool]) -> tuple[Happened, ...]:
+    """An Event where a condition has another status or reason: a Warning if it is not True and its reason not calm."""
     if before is not None and (before.status, before.reason) == (after.status, after.reason):
         return ()
-    type_: EventType = "Normal" if after.status == "True" or after.reason in calm else "Warning"
+    type_: EventType = "Normal" if after.status == "True" or is_calm(after.reason) else "Warning"
     return (Happened(type=type_, reason=after.reason, message=after.message),)

@@ -11,13 +11,13 @@ import structlog
 from provisioner.api import VPC, NetworkClaim, VPCAttachment
 from provisioner.api.codec import decode_shared, to_json
 from provisioner.api.conditions import find_condition
-from provisioner.api.errors import NotFound, Retryable
+from provisioner.api.errors import Retryable
 from provisioner.api.network_claim import ClaimHolder
-from provisioner.api.vpc_attachment import VPCAttachmentStatus
 from provisioner.cluster.client import Cluster
-from provisioner.cluster.controller import RESYNC_SECONDS, Controller, Settling
+from provisioner.cluster.controller import Controller
 from provisioner.cluster.events import Events
-from provisioner.cluster.own_writes import BEHIND_SECONDS, OwnWrites
+from provisioner.cluster.own_writes import BEHIND_SECONDS
+from provisioner.cluster.reconciler import Owned, Said, StatusReconciler, news_of
 from provisioner.cluster.resources import ResourceType, of
 from provisioner.cluster.source import Object, look_up
 from provisioner.network.control.claims.claimer import MOST_ATTEMPTS, Claimer
@@ -31,6 +31,7 @@ from provisioner.network.control.facts import Facts, addresses_of
 from provisioner.network.control.informers import function_in
 from provisioner.network.control.report.attachment import Standing, attachment_status
 from provisioner.network.control.trouble import Trouble
+from provisioner.network.control.vpcs import RETRY_SECONDS, is_waiting
 from provisioner.network.control.writes import MANAGER, Generations
 
 log = structlog.get_logger(__name__)
@@ -38,18 +39,25 @@ log = structlog.get_logger(__name__)
 WORKERS: Final = 4
 SETTLE_SECONDS: Final = 1.0
 """What is most often over within so long is not told: that a DPU has not confirmed yet."""
-RETRY_SECONDS: Final = 15.0
-"""What waits for something of others is looked at so often, whatever the caches tell."""
 
 
-class Attachments:
-    """Reconciles VPCAttachments, by namespace/name. refused: DPUs whose DPUNetwork the API server did not take."""
+class Attachments(StatusReconciler[Said]):
+    """Reconciles VPCAttachments, by namespace/name: claims what each needs, and says where it stands.
+
+    refused: DPUs whose DPUNetwork the API server did not take.
+    """
+
+    owned = Owned(
+        VPCAttachment,
+        MANAGER,
+        fields=("dpuRef", "macAddress", "addresses", "gateways", "forwardingState", "networkGeneration"),
+        conditions=("Ready",),
+    )
 
     def __init__(
         self,
         cluster: Cluster,
         facts: Facts,
-        own: OwnWrites,
         events: Events,
         generations: Generations,
         refused: Container[str],
@@ -57,26 +65,18 @@ class Attachments:
         clock: Callable[[], datetime],
         monotonic: Callable[[], float],
     ) -> None:
-        self._cluster = cluster
+        caches = facts.caches
+        super().__init__(
+            cluster, caches.attachments, events, caches=caches.all, now=clock,
+            settle_seconds=SETTLE_SECONDS, monotonic=monotonic,
+        )  # fmt: skip
         self._facts = facts
-        self._own = own
-        self._events = events
         self._generations = generations
         self._refused = refused
-        self._clock = clock
-        self._claimer = Claimer(cluster, own, clock)
-        self._settling = Settling(SETTLE_SECONDS, monotonic)
+        self._claimer = Claimer(cluster, self.own, clock)
         self.controller = controller("network-attachments", self.reconcile, workers=WORKERS)
 
-    def reconcile(self, key: str) -> float | None:
-        """Bring the attachment on. Raises: Retryable, NeedsHuman."""
-        if not self._facts.caches.have_synced:
-            return BEHIND_SECONDS
-        body = self._facts.caches.attachments.get(key)
-        if body is None or body["metadata"].get("deletionTimestamp"):
-            return None
-        if not self._own.are_seen(key, lambda type_, name: self._look(key, type_, name)):
-            return BEHIND_SECONDS
+    def decide(self, key: str, body: Object) -> Said | float:
         attachment = decode_shared(VPCAttachment, body)
         vpc = self._facts.vpc(f"{attachment.metadata.namespace}/{attachment.spec.vpc_ref}")
         vni = self._facts.vni_of(vpc) if vpc is not None else None
@@ -84,16 +84,16 @@ class Attachments:
         wanted, acted = self._claim(key, attachment, vpc, vni, at)
         if acted:
             return BEHIND_SECONDS
-        standing = self._stand(attachment, vpc, vni, at, wanted)
-        status = attachment_status(attachment, standing, self._clock())
-        if to_json(status) == to_json(attachment.status):
-            self._settling.is_written(key)
-        elif status.conditions[0].reason.startswith("WaitsFor") and (rest := self._settling.rest(key)) > 0:
-            return rest
-        else:
-            self._settling.is_written(key)
-            self._write(key, body, attachment, status)
-        return RETRY_SECONDS if status.conditions[0].status != "True" else RESYNC_SECONDS
+        status = attachment_status(attachment, self._stand(attachment, vpc, vni, at, wanted), self._now())
+        before, ready = find_condition(attachment.status.conditions, "Ready"), status.conditions[0]
+        return Said(
+            status=to_json(status),
+            events=news_of(before, ready, is_calm=lambda reason: is_waiting(reason) or reason == "Quarantined"),
+            requeue_after_seconds=RETRY_SECONDS if ready.status != "True" else None,
+        )
+
+    def is_words(self, body: Object, said: Said) -> bool:
+        return is_waiting((said.status or {})["conditions"][0]["reason"])
 
     def _claim(
         self, key: str, attachment: VPCAttachment, vpc: VPC | None, vni: int | None, at: Place | Trouble
@@ -208,30 +208,5 @@ class Attachments:
         groups = self._facts.groups_in(attachment.metadata.namespace, groups_of(vpc, attachment))
         return group_trouble(vpc, attachment, groups)
 
-    def _write(self, key: str, body: Object, attachment: VPCAttachment, status: VPCAttachmentStatus) -> None:
-        metadata = attachment.metadata
-        group_type = of(VPCAttachment)
-        with self._own.written_on(key, group_type, body):
-            try:
-                written = self._cluster.apply_status(
-                    VPCAttachment,
-                    attachment.name,
-                    to_json(status),
-                    manager=MANAGER,
-                    resource_version=metadata.resource_version,
-                    namespace=metadata.namespace,
-                )
-            except NotFound:
-                return
-        self._own.note(key, group_type, written)
-        before, after = find_condition(attachment.status.conditions, "Ready"), status.conditions[0]
-        if before is None or (before.status, before.reason) != (after.status, after.reason):
-            waits = after.reason.startswith("WaitsFor") or after.reason == "Quarantined"
-            type_ = "Normal" if after.status == "True" or waits else "Warning"
-            self._events.record(body, type_, after.reason, after.message)  # type: ignore[arg-type]
-
-    def _look(self, key: str, type_: ResourceType, name: str) -> Object | None:
-        caches = self._facts.caches
-        if type_ == of(VPCAttachment):
-            return caches.attachments.get(key)
-        return caches.claims.get(name)
+    def look(self, key: str, type_: ResourceType, name: str) -> Object | None:
+        return self._source.get(key) if type_ == of(VPCAttachment) else self._facts.caches.claims.get(name)

@@ -14,7 +14,6 @@ from provisioner.api.network_pool import THE_POOL
 from provisioner.cluster.client import Cluster
 from provisioner.cluster.controller import Controller, Reconcile
 from provisioner.cluster.events import Events
-from provisioner.cluster.own_writes import OwnWrites
 from provisioner.cluster.work_queue import WorkQueue
 from provisioner.network.control.attachments import Attachments
 from provisioner.network.control.claims.release import Releases
@@ -42,13 +41,14 @@ def build_network_controllers(
     def controller(name: str, reconcile: Reconcile, *, workers: int = 1) -> Controller:
         return Controller(name, reconcile, workers=workers, queue=WorkQueue(clock=monotonic))
 
-    facts, own = Facts(informers), OwnWrites(clock)
+    facts = Facts(informers)
     compilations, generations = Compilations(), Generations()
-    vpcs = VPCs(cluster, facts, own, recorder, controller, clock)
-    dpus = DPUs(cluster, facts, own, recorder, compilations, generations, controller)
-    attachments = Attachments(cluster, facts, own, recorder, generations, dpus.refused, controller, clock, monotonic)
-    releases = Releases(cluster, facts, own, compilations, controller, clock, monotonic)
-    groups, pools = Groups(cluster, facts, controller, clock), Pools(cluster, facts, controller, clock)
+    vpcs = VPCs(cluster, facts, recorder, controller, clock)
+    dpus = DPUs(cluster, facts, recorder, compilations, generations, controller, clock)
+    attachments = Attachments(cluster, facts, recorder, generations, dpus.refused, controller, clock, monotonic)
+    releases = Releases(cluster, facts, recorder, compilations, controller, clock, monotonic)
+    groups = Groups(cluster, facts, recorder, controller, clock)
+    pools = Pools(cluster, facts, recorder, controller, clock)
     spread = controller("network-spread", lambda key: follow.spread(key))
     queues = Queues(
         vpcs=vpcs.controller.queue,

@@ -6,6 +6,7 @@ It is deleted only once the DPU itself is gone, asked for past every cache.
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
+from datetime import datetime
 from typing import Any, Final
 
 import structlog
@@ -16,6 +17,7 @@ from provisioner.cluster.client import Cluster
 from provisioner.cluster.controller import RESYNC_SECONDS, Controller
 from provisioner.cluster.events import Events
 from provisioner.cluster.own_writes import BEHIND_SECONDS, OwnWrites
+from provisioner.cluster.reconciler import Reconciler
 from provisioner.cluster.resources import ResourceType, of
 from provisioner.cluster.source import Object, spec_of
 from provisioner.network.control.compile.compile import compile_network, to_object
@@ -29,40 +31,40 @@ log = structlog.get_logger(__name__)
 WORKERS: Final = 4
 
 
-class DPUs:
+class DPUs(Reconciler):
     """Reconciles one DPU at a time, by name. refused: those whose DPUNetwork the API server did not take."""
 
     def __init__(
         self,
         cluster: Cluster,
         facts: Facts,
-        own: OwnWrites,
         events: Events,
         compilations: Compilations,
         generations: Generations,
         controller: Callable[..., Controller],
+        clock: Callable[[], datetime],
     ) -> None:
+        super().__init__(facts.caches.servers, caches=facts.caches.all, own=OwnWrites(clock))
         self._cluster = cluster
         self._facts = facts
-        self._own = own
         self._events = events
         self._compilations = compilations
         self._generations = generations
-        self._grants = Grants(cluster, facts.caches, own)
+        self._grants = Grants(cluster, facts.caches, self.own)
         self.refused: set[str] = set()
         self._warned: dict[tuple[str, str], str] = {}
         self.controller = controller("network-dpus", self.reconcile, workers=WORKERS)
 
-    def reconcile(self, name: str) -> float | None:
+    def leave(self, key: str, body: Object | None) -> float | None:
+        if not self.shows_own_writes(key):
+            return BEHIND_SECONDS
+        return self.advance(key, body) if body is not None else self._remove(key)
+
+    def advance(self, key: str, body: Object) -> float | None:
         """Write what the DPU shall enforce. Raises: Retryable, NeedsHuman."""
-        if not self._facts.caches.have_synced:
-            return BEHIND_SECONDS
-        if not self._own.are_seen(name, self._look):
-            return BEHIND_SECONDS
         with self._compilations.running():
-            body = self._facts.caches.servers.get(name)
-            card = card_of(body)
-            if body is None or not card:
+            card, name = card_of(body), key
+            if not card:
                 return self._remove(name)
             vtep = card.get("vtepAddress")
             rival = self._facts.rival_of(name, vtep) if vtep is not None else None
@@ -94,14 +96,14 @@ class DPUs:
                 metadata["annotations"] = {LEAVING_ANNOTATION: leaving}
         body = {"apiVersion": type_.api_version, "kind": type_.kind, "metadata": metadata, "spec": wanted}
         try:
-            with self._own.written_on(name, type_, before or body):
+            with self.own.written_on(name, type_, before or body):
                 written = self._cluster.apply(body, manager=MANAGER)
         except Refused as error:
             self.refused.add(name)
             self._warn(self._facts.caches.servers.get(name) or body, "NotCompiled", f"DPUNetwork was refused: {error}")
             raise
         self.refused.discard(name)
-        self._own.note(name, type_, written)
+        self.own.note(name, type_, written)
         self._compilations.note(name, written)
         generation = int(written["metadata"]["generation"])
         for function in changed_ports(before, wanted):
@@ -133,7 +135,7 @@ class DPUs:
         self.refused.discard(name)
         return None
 
-    def _look(self, type_: ResourceType, name: str) -> Object | None:
+    def look(self, key: str, type_: ResourceType, name: str) -> Object | None:
         caches = self._facts.caches
         return (caches.networks if type_ == of(DPUNetwork) else self._grants.source_of(type_)).get(name)
 

@@ -2,21 +2,21 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from datetime import datetime
-from typing import Any, Final
+from typing import Final
 
 from provisioner.api import VPC, NetworkClaim, NetworkPool, SecurityGroup, VPCAttachment
 from provisioner.api.codec import decode_shared, to_json
 from provisioner.api.conditions import find_condition
-from provisioner.api.errors import NotFound, Retryable
-from provisioner.api.meta import Resource
+from provisioner.api.errors import Retryable
 from provisioner.api.network_claim import ClaimHolder
 from provisioner.api.network_pool import THE_POOL
 from provisioner.cluster.client import Cluster
-from provisioner.cluster.controller import RESYNC_SECONDS, Controller
+from provisioner.cluster.controller import Controller
 from provisioner.cluster.events import Events
-from provisioner.cluster.own_writes import BEHIND_SECONDS, OwnWrites
+from provisioner.cluster.own_writes import BEHIND_SECONDS
+from provisioner.cluster.reconciler import Owned, Said, StatusReconciler, news_of
 from provisioner.cluster.resources import ResourceType, of
 from provisioner.cluster.source import Object, look_up
 from provisioner.network.control.claims.claimer import MOST_ATTEMPTS, Claimer
@@ -35,36 +35,25 @@ RETRY_SECONDS: Final = 15.0
 """What waits for something of others is looked at so often, whatever the caches tell."""
 
 
-class VPCs:
-    """Reconciles VPCs, by namespace/name."""
+class VPCs(StatusReconciler[Said]):
+    """Reconciles VPCs, by namespace/name: claims their VNIs, and says where they stand."""
+
+    owned = Owned(VPC, MANAGER, fields=("vni", "attachments", "enforcedAttachments", "peers"), conditions=("Ready",))
 
     def __init__(
         self,
         cluster: Cluster,
         facts: Facts,
-        own: OwnWrites,
         events: Events,
         controller: Callable[..., Controller],
         clock: Callable[[], datetime],
     ) -> None:
-        self._cluster = cluster
+        super().__init__(cluster, facts.caches.vpcs, events, caches=facts.caches.all, now=clock)
         self._facts = facts
-        self._own = own
-        self._events = events
-        self._clock = clock
-        self._claimer = Claimer(cluster, own, clock)
+        self._claimer = Claimer(cluster, self.own, clock)
         self.controller = controller("network-vpcs", self.reconcile)
 
-    def reconcile(self, key: str) -> float | None:
-        """Claim its VNI and say where it stands. Raises: Retryable, NeedsHuman."""
-        caches = self._facts.caches
-        if not caches.have_synced:
-            return BEHIND_SECONDS
-        body = caches.vpcs.get(key)
-        if body is None or body["metadata"].get("deletionTimestamp"):
-            return None
-        if not self._own.are_seen(key, lambda type_, name: self._look(key, type_, name)):
-            return BEHIND_SECONDS
+    def decide(self, key: str, body: Object) -> Said | float:
         vpc = decode_shared(VPC, body)
         wanted = self._claim(key, vpc)
         if wanted.claims or wanted.surplus:
@@ -72,10 +61,13 @@ class VPCs:
         trouble = wanted.trouble or self._trouble(key, vpc)
         attachments = list(self._facts.attachments_of(key))
         peers = held_by_peers(vpc, self._facts.vpc)
-        status = vpc_status(vpc, self._facts.vni_of(vpc), attachments, peers, trouble, self._clock())
-        if to_json(status) != to_json(vpc.status):
-            self._write(key, body, vpc, to_json(status))
-        return RETRY_SECONDS if trouble is not None else RESYNC_SECONDS
+        status = vpc_status(vpc, self._facts.vni_of(vpc), attachments, peers, trouble, self._now())
+        before = find_condition(vpc.status.conditions, "Ready")
+        return Said(
+            status=to_json(status),
+            events=news_of(before, status.conditions[0], is_calm=is_waiting),
+            requeue_after_seconds=RETRY_SECONDS if trouble is not None else None,
+        )
 
     def _claim(self, key: str, vpc: VPC) -> Wanted:
         refused: dict[str, NetworkClaim] = {}
@@ -123,56 +115,30 @@ class VPCs:
             )
         return peer_trouble(vpc, self._facts.vpc) or route_trouble(vpc, addresses)
 
-    def _write(self, key: str, body: Object, vpc: VPC, status: Mapping[str, Any]) -> None:
-        with self._own.written_on(key, of(VPC), body):
-            try:
-                written = self._cluster.apply_status(
-                    VPC,
-                    vpc.name,
-                    status,
-                    manager=MANAGER,
-                    resource_version=vpc.metadata.resource_version,
-                    namespace=vpc.metadata.namespace,
-                )
-            except NotFound:
-                return
-        self._own.note(key, of(VPC), written)
-        before, after = find_condition(vpc.status.conditions, "Ready"), status["conditions"][0]
-        if before is None or (before.status, before.reason) != (after["status"], after["reason"]):
-            normal = after["status"] == "True" or after["reason"].startswith("WaitsFor")
-            self._events.record(body, "Normal" if normal else "Warning", after["reason"], after["message"])
-
-    def _look(self, key: str, type_: ResourceType, name: str) -> Object | None:
-        caches = self._facts.caches
-        return caches.vpcs.get(key) if type_ == of(VPC) else caches.claims.get(name)
+    def look(self, key: str, type_: ResourceType, name: str) -> Object | None:
+        return self._source.get(key) if type_ == of(VPC) else self._facts.caches.claims.get(name)
 
 
-class Groups:
-    """Reconciles SecurityGroups, by namespace/name."""
+class Groups(StatusReconciler[Said]):
+    """Reconciles SecurityGroups, by namespace/name: says for whom they hold."""
+
+    owned = Owned(SecurityGroup, MANAGER, fields=("attachments",), conditions=("Ready",))
 
     def __init__(
         self,
         cluster: Cluster,
         facts: Facts,
+        events: Events,
         controller: Callable[..., Controller],
         clock: Callable[[], datetime],
     ) -> None:
-        self._cluster = cluster
+        super().__init__(cluster, facts.caches.groups, events, caches=facts.caches.all, now=clock)
         self._facts = facts
-        self._clock = clock
         self.controller = controller("network-groups", self.reconcile)
 
-    def reconcile(self, key: str) -> float | None:
-        """Say for whom it holds. Raises: Retryable."""
-        if not self._facts.caches.have_synced:
-            return BEHIND_SECONDS
-        body = self._facts.caches.groups.get(key)
-        if body is None or body["metadata"].get("deletionTimestamp"):
-            return None
+    def decide(self, key: str, body: Object) -> Said:
         group = decode_shared(SecurityGroup, body)
-        status = group_status(group, self._holds_for(key).values(), self._clock())
-        _tell(self._cluster, SecurityGroup, group, to_json(status))
-        return RESYNC_SECONDS
+        return Said(status=to_json(group_status(group, self._holds_for(key).values(), self._now())))
 
     def _holds_for(self, key: str) -> dict[str, VPCAttachment]:
         lookups = self._facts.lookups
@@ -187,47 +153,28 @@ class Groups:
         return found
 
 
-class Pools:
-    """Reconciles the NetworkPool."""
+class Pools(StatusReconciler[Said]):
+    """Reconciles the NetworkPool: says how much of it is in use."""
+
+    owned = Owned(NetworkPool, MANAGER, fields=("takenVnis", "quarantinedVnis", "freeVnis"), conditions=("Ready",))
 
     def __init__(
         self,
         cluster: Cluster,
         facts: Facts,
+        events: Events,
         controller: Callable[..., Controller],
         clock: Callable[[], datetime],
     ) -> None:
-        self._cluster = cluster
+        super().__init__(cluster, facts.caches.pools, events, caches=facts.caches.all, now=clock)
         self._facts = facts
-        self._clock = clock
         self.controller = controller("network-pools", self.reconcile)
 
-    def reconcile(self, name: str) -> float | None:
-        """Say how much of it is in use. Raises: Retryable."""
-        if not self._facts.caches.have_synced:
-            return BEHIND_SECONDS
-        body = self._facts.caches.pools.get(name)
-        if body is None or body["metadata"].get("deletionTimestamp"):
-            return None
+    def decide(self, key: str, body: Object) -> Said:
         pool = decode_shared(NetworkPool, body)
-        status = pool_status(pool, self._facts.vni_claims(), self._clock())
-        _tell(self._cluster, NetworkPool, pool, to_json(status))
-        return RESYNC_SECONDS
+        return Said(status=to_json(pool_status(pool, self._facts.vni_claims(), self._now())))
 
 
-def _tell(cluster: Cluster, kind: type[Resource], found: Any, status: Mapping[str, Any]) -> None:
-    """Write a status that is only words, if it is another one."""
-    if to_json(found.status) == status:
-        return
-    metadata = found.metadata
-    try:
-        cluster.apply_status(
-            kind,
-            metadata.name,
-            status,
-            manager=MANAGER,
-            resource_version=metadata.resource_version,
-            namespace=metadata.namespace,
-        )
-    except NotFound:
-        return
+def is_waiting(reason: str) -> bool:
+    """Whether a condition Ready that does not hold has only to be waited for."""
+    return reason.startswith("WaitsFor")

@@ -17,12 +17,13 @@ import structlog
 
 from provisioner.api import VPC, NetworkClaim, VPCAttachment
 from provisioner.api.codec import decode_shared
-from provisioner.api.errors import NotFound
 from provisioner.api.meta import Resource, rfc3339
 from provisioner.cluster.client import Cluster
-from provisioner.cluster.controller import Controller, Settling
-from provisioner.cluster.own_writes import BEHIND_SECONDS, OwnWrites
-from provisioner.cluster.resources import ResourceType, of
+from provisioner.cluster.controller import Controller
+from provisioner.cluster.events import Events
+from provisioner.cluster.own_writes import BEHIND_SECONDS
+from provisioner.cluster.reconciler import Owned, Said, StatusReconciler
+from provisioner.cluster.resources import of
 from provisioner.cluster.source import Object, spec_of
 from provisioner.network.control.facts import Facts
 from provisioner.network.control.informers import is_released, leaving_of, observed_by, vni_in
@@ -77,47 +78,47 @@ def _is_other(found: Object, uid: str) -> bool:
     return bool(metadata["uid"] != uid or metadata.get("deletionTimestamp"))
 
 
-class Releases:
-    """Reconciles one NetworkClaim at a time, by name."""
+class Releases(StatusReconciler[Said]):
+    """Reconciles one NetworkClaim at a time, by name: marks it, and deletes it once nobody has its value."""
+
+    owned = Owned(NetworkClaim, MANAGER, fields=("releasedTime", "waitsFor"))
 
     def __init__(
         self,
         cluster: Cluster,
         facts: Facts,
-        own: OwnWrites,
+        events: Events,
         compilations: Compilations,
         controller: Callable[..., Controller],
         clock: Callable[[], datetime],
         monotonic: Callable[[], float],
     ) -> None:
-        self._cluster = cluster
+        caches = facts.caches
+        super().__init__(
+            cluster, caches.claims, events, caches=caches.all, now=clock,
+            settle_seconds=SETTLE_SECONDS, monotonic=monotonic,
+        )  # fmt: skip
         self._facts = facts
-        self._own = own
         self._compilations = compilations
-        self._clock = clock
-        self._settling = Settling(SETTLE_SECONDS, monotonic)
         self._moments: dict[str, int] = {}
         self.controller = controller("network-releases", self.reconcile)
 
-    def reconcile(self, name: str) -> float | None:
-        """Bring the release of a claim on. Raises: Retryable."""
-        if not self._facts.caches.have_synced:
-            return BEHIND_SECONDS
-        body = self._facts.caches.claims.get(name)
-        if body is None:
-            self._moments.pop(name, None)
-            self._settling.is_written(name)
-            return None
+    def leave(self, key: str, body: Object | None) -> None:
+        self._moments.pop(key, None)
+        self._settling.is_written(key)
+
+    def decide(self, key: str, body: Object) -> Said | float | None:
         if body["spec"]["type"] not in _CONFIRMED_BY_DPUS:
             return None  # fabrics confirm those: provisioner.network.infiniband
-        if not self._own.are_seen(name, self._look):
-            return BEHIND_SECONDS
-        if not is_released(body):
-            self._moments.pop(name, None)
-            if self._is_gone(decode_shared(NetworkClaim, body)):
-                self._mark(body)
+        if is_released(body):
+            return self._free(body)
+        self._moments.pop(key, None)
+        if not self._is_gone(decode_shared(NetworkClaim, body)):
             return None
-        return self._free(body)
+        return Said(status={"releasedTime": rfc3339(self._now())})
+
+    def is_words(self, body: Object, said: Said) -> bool:
+        return is_released(body)
 
     def _is_gone(self, claim: NetworkClaim) -> bool:
         holder = claim.spec.holder
@@ -128,10 +129,7 @@ class Releases:
         found = self._cluster.find(of(_HOLDERS[holder.kind]), holder.name, namespace=holder.namespace)
         return found is None or _is_other(found, holder.uid)
 
-    def _mark(self, body: Object) -> None:
-        self._write(body, {"releasedTime": rfc3339(self._clock())})
-
-    def _free(self, body: Object) -> float | None:
+    def _free(self, body: Object) -> Said | float | None:
         """Delete it, or say which DPUs it waits for."""
         claim = decode_shared(NetworkClaim, body)
         if claim.name not in self._moments:
@@ -142,13 +140,8 @@ class Releases:
             return BEHIND_SECONDS
         waits = sorted(set(dpus_with(claim, self._networks(body, claim))))
         if waits or self._is_needed(claim):
-            if tuple(waits[:MOST_NAMED]) == claim.status.waits_for:
-                self._settling.is_written(claim.name)
-            elif (rest := self._settling.rest(claim.name)) > 0:
-                return rest
-            else:
-                self._write(body, {"releasedTime": claim.status.released_time, "waitsFor": waits[:MOST_NAMED]})
-            return WAITS_SECONDS
+            status = {"releasedTime": claim.status.released_time, "waitsFor": waits[:MOST_NAMED]}
+            return Said(status=status, requeue_after_seconds=WAITS_SECONDS)
         metadata = body["metadata"]
         self._cluster.delete(
             of(NetworkClaim), claim.name, uid=metadata["uid"], resource_version=metadata["resourceVersion"]
@@ -167,17 +160,3 @@ class Releases:
         if claim.spec.type != "VNI":
             return False
         return len(self._facts.lookups.claims_by_vni.get(int(claim.spec.value))) > 1
-
-    def _write(self, body: Object, status: Mapping[str, Any]) -> None:
-        name, version = body["metadata"]["name"], body["metadata"]["resourceVersion"]
-        with self._own.written_on(name, of(NetworkClaim), body):
-            try:
-                written = self._cluster.apply_status(
-                    NetworkClaim, name, status, manager=MANAGER, resource_version=version
-                )
-            except NotFound:
-                return
-        self._own.note(name, of(NetworkClaim), written)
-
-    def _look(self, type_: ResourceType, name: str) -> Object | None:
-        return self._facts.caches.claims.get(name) if type_ == of(NetworkClaim) else None
