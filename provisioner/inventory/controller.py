@@ -16,11 +16,12 @@ import structlog
 
 from provisioner.api import Rack, Server
 from provisioner.api.codec import decode_shared
-from provisioner.api.errors import NotFound
+from provisioner.api.conditions import find_condition
 from provisioner.cluster.client import Cluster
 from provisioner.cluster.controller import Controller
-from provisioner.cluster.events import Events
-from provisioner.cluster.source import Caches, Lookup, Source
+from provisioner.cluster.events import Events, Happened
+from provisioner.cluster.reconciler import Owned, Said, StatusReconciler, news_of
+from provisioner.cluster.source import Caches, Lookup, Object, Source
 from provisioner.inventory.addresses.allocate import Holders
 from provisioner.inventory.addresses.claims import AddressClaimer, ClaimBook, address_of, claims_of
 from provisioner.inventory.addresses.subnets import FreeAddresses
@@ -33,18 +34,15 @@ from provisioner.inventory.unknown import UnknownMachines
 log = structlog.get_logger(__name__)
 
 MANAGER: Final = "provisioner-inventory"
-UNSYNCED_SECONDS: Final = 0.2
-RESYNC_SECONDS: Final = 3600.0
 CLAIM_SECONDS: Final = 15.0
 """A server that waits for its claim is looked at so often, whatever happens."""
 COUNT_SECONDS: Final = 1.0
 """Counts are written no more often."""
 WORKERS: Final = 8
+ALLOCATED: Final = "AddressAllocated"
+_CALM: Final = ("Pending", "Rejected")
 
-_OWNED: Final = ("address", "subnetName")
-_OWNED_CONDITIONS: Final = ("Discovered", "Accepted")
-
-Object = Mapping[str, Any]
+OWNED: Final = Owned(Server, MANAGER, fields=("address", "subnetName"), conditions=("Discovered", "Accepted"))
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -66,8 +64,10 @@ class _NamesByAddress:
         return [body["metadata"]["name"] for body in self._servers.get(address)] or default
 
 
-class ServerReconciler:
+class ServerReconciler(StatusReconciler[Said]):
     """Address and conditions of one Server at a time, by name."""
+
+    owned = OWNED
 
     def __init__(
         self,
@@ -79,11 +79,9 @@ class ServerReconciler:
         clock: Callable[[], datetime],
         monotonic: Callable[[], float] = time.monotonic,
     ) -> None:
-        self._cluster = cluster
+        super().__init__(cluster, informers.servers, events, caches=informers.all, now=clock)
         self._informers = informers
         self._index = index
-        self._events = events
-        self._clock = clock
         self.controller = Controller("inventory-servers", self.reconcile, workers=WORKERS)
         self.free = FreeAddresses()
         self.book = ClaimBook(self.free)
@@ -96,35 +94,34 @@ class ServerReconciler:
             cluster, informers.servers, self.book, self._judge, news=self.controller.queue.add, monotonic=monotonic
         )
 
-    def reconcile(self, name: str) -> float | None:
-        """Write what the inventory says of the server, if it says something new. Raises: Retryable, NeedsHuman."""
-        if not self._informers.have_synced:
-            return UNSYNCED_SECONDS  # a rack that is not in the cache yet is not a missing rack
-        body = self._informers.servers.get(name)
-        if body is None or body["metadata"].get("deletionTimestamp"):
-            if body is None and self.book.of(name):
-                self.claimer.ask(name)
-            return None
+    def leave(self, key: str, body: Object | None) -> None:
+        if body is None and self.book.of(key):
+            self.claimer.ask(key)
+
+    def decide(self, key: str, body: Object) -> Said | float:
         judgement = self._judge(body)
-        claims, address = self.book.of(name), judgement.address
+        claims, address = self.book.of(key), judgement.address
         # An address of before there were claims; what another has claimed is left to who sorts that out.
         is_claimed = address is None or bool(self.book.get(address, ()))
         if judgement.allocates:
-            is_claimed = address is not None and self.book.has_written(name, address)
+            is_claimed = address is not None and self.book.has_written(key, address)
         if not is_claimed or claims - {address, address_of(body)}:
-            self.claimer.ask(name)
-        if judgement.allocates and not is_claimed:
-            failure = self.claimer.failure(name)
-            if failure is not None:
-                says = unclaimed(decode_shared(Server, body), judgement, failure, self._clock())
-                if _says_something_new(body, says):
-                    self._write(body, says)
+            self.claimer.ask(key)
+        if not judgement.allocates or is_claimed:
+            return _said(body, judgement, judgement.requeue_after_seconds)
+        failure = self.claimer.failure(key)
+        if failure is None:
             return CLAIM_SECONDS
-        if _says_something_new(body, judgement):
-            self._write(body, judgement)
-        return judgement.requeue_after_seconds or RESYNC_SECONDS
+        return _said(body, unclaimed(decode_shared(Server, body), judgement, failure, self._now()), CLAIM_SECONDS)
 
-    def _judge(self, body: Object) -> Judgement:
+    def tell(self, body: Object, said: Said) -> None:
+        status = said.status or {}
+        if any(event.reason == ALLOCATED for event in said.events):
+            name, subnet = body["metadata"]["name"], status["subnetName"]
+            log.info("address was given", server=name, address=status["address"], subnet=subnet)
+        super().tell(body, said)
+
+    def _judge(self, body: Mapping[str, Any]) -> Judgement:
         server = decode_shared(Server, body)
         rack = self._informers.racks.get(server.spec.rack_ref) if server.spec.rack_ref else None
         claimants = self._index.claimants(exclusive_claims(body))
@@ -136,7 +133,7 @@ class ServerReconciler:
             claims=self.book.of(server.name),
             lowest_free=self.free.lowest,
         )
-        return judge(server, surroundings, self._clock())
+        return judge(server, surroundings, self._now())
 
     def _claimed_by(self, server: Server) -> dict[str, str]:
         """Registered servers whose serial number or UUID an unknown machine claims."""
@@ -148,74 +145,39 @@ class ServerReconciler:
         found = self._index.claimants(claims)
         return {name: claim.what for claim, names in found.items() for name in names if name != server.name}
 
-    def _write(self, body: Object, judgement: Judgement) -> None:
-        name = body["metadata"]["name"]
-        before = {c["type"]: c for c in (body.get("status") or {}).get("conditions") or ()}
-        had = (body.get("status") or {}).get("address")
-        try:
-            self._cluster.apply_status(
-                Server,
-                name,
-                judgement.status,
-                manager=MANAGER,
-                resource_version=body["metadata"]["resourceVersion"],
-            )
-        except NotFound:
-            return
-        if judgement.address is not None and judgement.address != had:
-            log.info("address was given", server=name, address=judgement.address, subnet=judgement.subnet_name)
-            self._events.record(
-                body, "Normal", "AddressAllocated", f"Address {judgement.address} in subnet {judgement.subnet_name}"
-            )
-            if judgement.accepted.status == "True":
-                return  # that says it all
-        accepted = judgement.accepted
-        old = before.get("Accepted", {})
-        if (old.get("status"), old.get("reason")) != (accepted.status, accepted.reason):
-            normal = accepted.status == "True" or accepted.reason in ("Pending", "Rejected")
-            self._events.record(body, "Normal" if normal else "Warning", accepted.reason, accepted.message)
+
+def _said(body: Object, judgement: Judgement, requeue_after_seconds: float | None) -> Said:
+    """An address that was given to an accepted server says it all; else what is new about its acceptance is told."""
+    before, accepted = decode_shared(Server, body).status, judgement.accepted
+    news = news_of(find_condition(before.conditions, "Accepted"), accepted, is_calm=_CALM.__contains__)
+    if judgement.address is not None and judgement.address != before.address:
+        words = f"Address {judgement.address} in subnet {judgement.subnet_name}"
+        given = Happened(type="Normal", reason=ALLOCATED, message=words)
+        news = (given,) if accepted.status == "True" else (given, *news)
+    return Said(status=judgement.status, events=news, requeue_after_seconds=requeue_after_seconds)
 
 
-def _says_something_new(body: Object, judgement: Judgement) -> bool:
-    status = body.get("status") or {}
-    wanted = judgement.status
-    conditions = [c for c in status.get("conditions") or () if c["type"] in _OWNED_CONDITIONS]
-    same = all(status.get(key) == wanted.get(key) for key in _OWNED)
-    return not same or sorted(conditions, key=_type) != sorted(wanted["conditions"], key=_type)
-
-
-def _type(condition: Object) -> str:
-    return str(condition["type"])
-
-
-class RackReconciler:
+class RackReconciler(StatusReconciler[Said]):
     """Counts of a Rack."""
 
+    owned = Owned(Rack, MANAGER, fields=("servers", "readyServers", "pendingServers"), conditions=("Ready",))
+
     def __init__(
-        self, cluster: Cluster, informers: InventoryInformers, counts: Counts, *, clock: Callable[[], datetime]
+        self,
+        cluster: Cluster,
+        informers: InventoryInformers,
+        counts: Counts,
+        events: Events,
+        *,
+        clock: Callable[[], datetime],
     ) -> None:
-        self._cluster = cluster
-        self._informers = informers
+        super().__init__(cluster, informers.racks, events, caches=informers.all, now=clock)
         self._counts = counts
-        self._clock = clock
         self.by_network = informers.racks.index(network_keys)
 
-    def reconcile(self, name: str) -> float | None:
-        """Write the counts if they changed. Raises: Retryable, NeedsHuman."""
-        if not self._informers.have_synced:
-            return UNSYNCED_SECONDS
-        body = self._informers.racks.get(name)
-        if body is None or body["metadata"].get("deletionTimestamp"):
-            return None
+    def decide(self, key: str, body: Object) -> Said:
         others = [decode_shared(Rack, other) for other in overlapping_racks(body, self.by_network)]
-        wanted = rack_status(decode_shared(Rack, body), self._counts.of(name), others, self._clock())
-        status = body.get("status") or {}
-        if any(status.get(key) != value for key, value in wanted.items()):
-            try:
-                self._cluster.apply_status(Rack, name, wanted, manager=MANAGER)
-            except NotFound:
-                return None
-        return RESYNC_SECONDS
+        return Said(status=rack_status(decode_shared(Rack, body), self._counts.of(key), others, self._now()))
 
 
 def build_inventory_controllers(
@@ -229,7 +191,7 @@ def build_inventory_controllers(
     """The controllers of servers and racks, following their caches. Build them anew for each leadership."""
     index, counts = ClaimIndex(exclusive_claims), Counts()
     servers = ServerReconciler(cluster, informers, index, recorder, clock=clock, monotonic=monotonic)
-    racks = RackReconciler(cluster, informers, counts, clock=clock)
+    racks = RackReconciler(cluster, informers, counts, recorder, clock=clock)
     rack_controller = Controller("inventory-racks", racks.reconcile)
 
     def recount(rack: str) -> None:
@@ -296,5 +258,5 @@ def _of_interest(body: Object | None) -> Any:
     if body is None:
         return None
     status = body.get("status") or {}
-    own = [c for c in status.get("conditions") or () if c.get("type") in _OWNED_CONDITIONS]
-    return body["spec"], [status.get(field) for field in _OWNED], status.get("discovery"), own
+    own = [c for c in status.get("conditions") or () if c.get("type") in OWNED.conditions]
+    return body["spec"], [status.get(field) for field in OWNED.fields], status.get("discovery"), own

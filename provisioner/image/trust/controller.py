@@ -15,9 +15,10 @@ from provisioner.api.codec import decode, to_json
 from provisioner.api.errors import Refused
 from provisioner.cluster.client import Cluster
 from provisioner.cluster.controller import Controller
-from provisioner.cluster.events import Events
+from provisioner.cluster.events import Events, Happened
+from provisioner.cluster.reconciler import Owned, Said, StatusReconciler
 from provisioner.cluster.resources import CONFIG_MAPS, SYSTEM
-from provisioner.cluster.source import Source, spec_of, when_changed
+from provisioner.cluster.source import Object, Source, spec_of, when_changed
 from provisioner.image.trust.document import NAME, Trust, parse_trust
 from provisioner.image.trust.judge import VERIFIED, judge
 
@@ -57,37 +58,34 @@ def read_trust(config_map: Mapping[str, Any] | None) -> Trust | Refused:
         return error
 
 
-class ImageTrustController:
+class ImageTrustController(StatusReconciler[Said]):
     """Reconciles one Image at a time, by name."""
+
+    owned = Owned(Image, MANAGER, conditions=(VERIFIED,))
 
     def __init__(
         self, cluster: Cluster, images: Source, trust: TrustReader, events: Events, *, now: Callable[[], datetime]
     ) -> None:
-        self._cluster = cluster
-        self._images = images
+        super().__init__(cluster, images, events, caches=(), now=now)
         self._trust = trust
-        self._events = events
-        self._now = now
 
-    def reconcile(self, name: str) -> float | None:
-        """Write what is to be said of the Image's signature, if it is new. Raises: Retryable, NeedsHuman."""
-        body = self._images.get(name)
-        if body is None or body["metadata"].get("deletionTimestamp"):
-            return None
+    def decide(self, key: str, body: Object) -> Said:
         said = judge(decode(Image, body), self._trust.read(), self._now())
         if said is None:
-            return READ_SECONDS
-        self._cluster.apply_status(
-            Image,
-            name,
-            {"conditions": [to_json(said)]},
-            manager=MANAGER,
-            resource_version=body["metadata"]["resourceVersion"],
-        )
-        log.info("image was judged", image=name, status=said.status, reason=said.reason)
+            return Said(requeue_after_seconds=READ_SECONDS)
+        events: tuple[Happened, ...] = ()
         if said.status == "False":
-            self._events.record(body, "Warning", f"Image{said.reason}", f"not booted: {said.message}")
-        return READ_SECONDS
+            words = f"not booted: {said.message}"
+            events = (Happened(type="Warning", reason=f"Image{said.reason}", message=words),)
+        status = {"conditions": [to_json(said)]}
+        return Said(status=status, events=events, requeue_after_seconds=READ_SECONDS)
+
+    def tell(self, body: Object, said: Said) -> None:
+        condition = (said.status or {})["conditions"][0]
+        log.info(
+            "image was judged", image=body["metadata"]["name"], status=condition["status"], reason=condition["reason"]
+        )
+        super().tell(body, said)
 
 
 def build_image_trust_controllers(
