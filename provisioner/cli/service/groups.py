@@ -200,7 +200,7 @@ def _infiniband(cluster: Cluster, events: Events, shared: Surroundings) -> list[
     )
     connections = UfmConnections(cluster, namespace=FABRIC_SECRETS)
     shared.meters.watch(connections.bulkhead)
-    return build_infiniband_controllers(cluster, follow, shared.clock, connections=connections)
+    return build_infiniband_controllers(cluster, follow, events, shared.clock, connections=connections)
 
 
 GROUPS: Final[Mapping[str, Callable[[Cluster, Events, Surroundings], list[Controller]]]] = {

@@ -4,23 +4,23 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from datetime import UTC, datetime
-from typing import Final
 
 import structlog
 
 from provisioner.api import VPC, InfiniBandFabric, InfiniBandNetwork, NetworkPool, Server, VPCAttachment
 from provisioner.api.codec import decode, decode_shared, to_json
-from provisioner.api.errors import NotFound
 from provisioner.api.infiniband_network import InfiniBandNetworkSpec
 from provisioner.api.network_pool import THE_POOL
 from provisioner.cluster.client import Cluster
 from provisioner.cluster.controller import Controller
+from provisioner.cluster.events import Events
+from provisioner.cluster.reconciler import Owned, Said, StatusReconciler
 from provisioner.cluster.resources import of
-from provisioner.cluster.source import look_up, spec_of
+from provisioner.cluster.source import Object, look_up, spec_of
 from provisioner.network.infiniband.compile import Compiled, compile_network
-from provisioner.network.infiniband.fabric_status import fabric_status
+from provisioner.network.infiniband.fabric_status import CONDITIONS, fabric_status
 from provisioner.network.infiniband.follow import PORTS, Follow, InfiniBandInformers, Queues
-from provisioner.network.infiniband.pkey_controller import MANAGER, PKeys
+from provisioner.network.infiniband.pkey_controller import MANAGER, Assignments, PKeys, PoolCounts, Releases
 from provisioner.network.infiniband.ufm.connections import UfmConnections
 from provisioner.network.infiniband.ufm.controller import UfmReconciler
 
@@ -28,40 +28,41 @@ __all__ = ["FabricReconciler", "InfiniBandInformers", "build_infiniband_controll
 
 log = structlog.get_logger(__name__)
 
-UNSYNCED_SECONDS: Final = 0.2
 
-
-class FabricReconciler:
+class FabricReconciler(StatusReconciler[Said]):
     """The network of one fabric at a time, by name; and what people read of the fabric."""
 
+    owned = Owned(
+        InfiniBandFabric,
+        MANAGER,
+        fields=("partitions", "ports", "networkGeneration"),
+        conditions=CONDITIONS,
+    )
+
     def __init__(
-        self, cluster: Cluster, informers: InfiniBandInformers, pkeys: PKeys, *, clock: Callable[[], datetime]
+        self,
+        cluster: Cluster,
+        informers: InfiniBandInformers,
+        pkeys: PKeys,
+        events: Events,
+        *,
+        clock: Callable[[], datetime],
     ) -> None:
-        self._cluster = cluster
+        super().__init__(cluster, informers.fabrics, events, caches=informers.all, now=clock)
         self._informers = informers
         self._pkeys = pkeys
-        self._clock = clock
         self.controller = Controller("infiniband-fabrics", self.reconcile)
 
-    def reconcile(self, name: str) -> float | None:
-        """Write the network if its content changed. Raises: Retryable, NeedsHuman."""
-        if not self._informers.have_synced:
-            return UNSYNCED_SECONDS
-        fabric = look_up(InfiniBandFabric, self._informers.fabrics, name)
-        if fabric is None or fabric.metadata.deletion_timestamp is not None:
-            self._empty(name)
-            self._pkeys.note_left_out(name, ())
-            return None
+    def leave(self, key: str, body: Object | None) -> None:
+        self._empty(key)
+        self._pkeys.note_left_out(key, ())
+
+    def decide(self, key: str, body: Object) -> Said:
+        fabric = decode_shared(InfiniBandFabric, body)
         compiled = self._compile(fabric)
-        network = self._write(name, compiled.spec)
-        self._pkeys.note_left_out(name, compiled.left_out)
-        status = fabric_status(fabric, compiled, network, self._clock())
-        if status != to_json(fabric.status):
-            try:
-                self._cluster.apply_status(InfiniBandFabric, name, status, manager=MANAGER)
-            except NotFound:
-                return None
-        return None
+        network = self._write_network(key, compiled.spec)
+        self._pkeys.note_left_out(key, compiled.left_out)
+        return Said(status=fabric_status(fabric, compiled, network, self._now()))
 
     def _compile(self, fabric: InfiniBandFabric) -> Compiled:
         informers = self._informers
@@ -74,7 +75,7 @@ class FabricReconciler:
             claims=self._pkeys.claims(),
         )
 
-    def _write(self, name: str, spec: InfiniBandNetworkSpec) -> InfiniBandNetwork:
+    def _write_network(self, name: str, spec: InfiniBandNetworkSpec) -> InfiniBandNetwork:
         before = look_up(InfiniBandNetwork, self._informers.networks, name)
         if before is not None and before.spec == spec:
             return before
@@ -95,35 +96,32 @@ class FabricReconciler:
         network = look_up(InfiniBandNetwork, self._informers.networks, name)
         if network is not None and network.spec.partitions:
             spec = InfiniBandNetworkSpec(manager=network.spec.manager, pkey_ranges=network.spec.pkey_ranges)
-            self._write(name, spec)
+            self._write_network(name, spec)
 
 
 def build_infiniband_controllers(
     cluster: Cluster,
     informers: InfiniBandInformers,
+    recorder: Events,
     clock: Callable[[], datetime] = lambda: datetime.now(UTC),
     *,
     connections: UfmConnections | None = None,
 ) -> list[Controller]:
     """The controllers, following their caches. Build them anew for each leadership."""
-    pkeys = PKeys(
-        cluster,
-        vpcs=informers.vpcs,
-        pools=informers.pools,
-        claims=informers.claims,
-        networks=informers.networks,
-        clock=clock,
-    )
-    fabrics = FabricReconciler(cluster, informers, pkeys, clock=clock)
+    assignments = Assignments(cluster, informers, recorder, clock=clock)
+    pkeys = assignments.pkeys
+    releases = Releases(cluster, informers, pkeys, recorder, clock=clock)
+    counts = PoolCounts(cluster, informers, pkeys, recorder, clock=clock)
+    fabrics = FabricReconciler(cluster, informers, pkeys, recorder, clock=clock)
     ufm = UfmReconciler(
         cluster, informers.fabrics, informers.networks, connections or UfmConnections(cluster), clock=clock
     )
     queues = Queues(
-        vpcs=pkeys.vpcs.queue,
-        releases=pkeys.releases.queue,
-        pool=pkeys.pool.queue,
+        vpcs=assignments.controller.queue,
+        releases=releases.controller.queue,
+        pool=counts.controller.queue,
         fabrics=fabrics.controller.queue,
         ufms=ufm.controller.queue,
     )
     Follow(informers, queues).subscribe()
-    return [pkeys.vpcs, pkeys.releases, pkeys.pool, fabrics.controller, ufm.controller]
+    return [each.controller for each in (assignments, releases, counts, fabrics, ufm)]

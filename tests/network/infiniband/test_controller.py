@@ -28,6 +28,7 @@ from provisioner.cluster.informer import Informer
 from provisioner.cluster.resources import FABRIC_SECRETS, NAMESPACES, SECRETS, of
 from provisioner.network.infiniband.controller import InfiniBandInformers, build_infiniband_controllers
 from provisioner.network.infiniband.opensm.agent import run
+from tests.cluster.fake_events import FakeEvents
 from tests.network.infiniband.fake_ufm import PASSWORD, USERNAME, FakeUfm
 from tests.network.infiniband.simulated_fabric import SimulatedFabric, wait_for
 
@@ -156,7 +157,7 @@ def controllers(cluster: Cluster, site: Site) -> Iterator[Callable[[], None]]:
                 "networks": InfiniBandNetwork,
             }.items()
         }
-        built = build_infiniband_controllers(cluster, InfiniBandInformers(**made))
+        built = build_infiniband_controllers(cluster, InfiniBandInformers(**made), FakeEvents())
         for informer in made.values():
             informer.start(stop)
         threads = [threading.Thread(target=each.run, args=(stop,), daemon=True) for each in built]
