@@ -18,7 +18,6 @@ from provisioner.api import Server
 from provisioner.api.codec import decode_shared, to_json
 from provisioner.api.errors import Conflict
 from provisioner.api.meta import Resource
-from provisioner.api.server import ServerStatus
 from provisioner.cluster.client import Cluster
 from provisioner.cluster.resources import ResourceType, of
 from provisioner.cluster.source import Source
@@ -143,31 +142,6 @@ class Reader:
     def shows_own_writes(self, group: str) -> bool:
         """Whether all that was noted is seen."""
         return self.own.are_seen(group, self.get)
-
-
-@dataclass(frozen=True)
-class OwnedStatus:
-    """The part of a Server's status that one writer owns: which fields, and which types of condition."""
-
-    fields: tuple[str, ...]
-    conditions: tuple[str, ...]
-
-    def differs(self, server: Object, wanted: Object) -> bool:
-        """Whether it is not `wanted`, which holds all of it that is to be there."""
-        written, expected = to_json(decode_shared(Server, server).status), to_json(ServerStatus()) | dict(wanted)
-        found = [each for each in written.get("conditions", ()) if each["type"] in self.conditions]
-        by_type = {each["type"]: each for each in found}
-        return (
-            any(written.get(field) != expected.get(field) for field in self.fields)
-            or by_type != {each["type"]: each for each in wanted["conditions"]}
-            or len(found) != len(by_type)
-        )
-
-    def keeps(self, type_: str, server: Object, wanted: Object) -> bool:
-        """Whether condition `type_` keeps its status by what is wanted; one that is not there is Unknown."""
-        before = {each.type: str(each.status) for each in decode_shared(Server, server).status.conditions}
-        after = {each["type"]: str(each["status"]) for each in wanted["conditions"]}
-        return before.get(type_, "Unknown") == after.get(type_, "Unknown")
 
 
 def version_of(body: Object) -> int:

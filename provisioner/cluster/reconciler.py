@@ -20,7 +20,7 @@ from provisioner.api.codec import decode_shared, to_json
 from provisioner.api.errors import NotFound
 from provisioner.api.meta import Condition, Resource
 from provisioner.cluster.client import Cluster
-from provisioner.cluster.controller import Settling, requeue_after
+from provisioner.cluster.controller import Reconcile, Settling, requeue_after
 from provisioner.cluster.events import Events, EventType, Happened
 from provisioner.cluster.own_writes import BEHIND_SECONDS, OwnWrites
 from provisioner.cluster.resources import ResourceType, of
@@ -28,6 +28,16 @@ from provisioner.cluster.source import Object, Source
 
 UNSYNCED_SECONDS: Final = 0.2
 """After so long a controller looks again whether its caches are complete."""
+
+
+def when_synced(caches: Iterable[Source], reconcile: Reconcile) -> Reconcile:
+    """`reconcile`, once the caches are complete: what is not in one yet is not missing."""
+    needed = tuple(caches)
+
+    def gated(key: str) -> float | None:
+        return reconcile(key) if all(each.has_synced for each in needed) else UNSYNCED_SECONDS
+
+    return gated
 
 
 @dataclass(frozen=True)

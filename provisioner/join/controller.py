@@ -14,6 +14,7 @@ from provisioner.cluster.client import Cluster
 from provisioner.cluster.controller import Controller
 from provisioner.cluster.events import Events
 from provisioner.cluster.informer import Informer
+from provisioner.cluster.reconciler import when_synced
 from provisioner.cluster.resources import CSRS, NODES, of
 from provisioner.cluster.source import Source
 from provisioner.join.certificates.approve import MAX_EXPIRATION_SECONDS
@@ -26,7 +27,6 @@ from provisioner.join.stale_tokens import SETTLE_SECONDS, TokenCleaner, left_ove
 from provisioner.rules.pool_of_server import ordered_pool_in
 
 PREPARERS: Final = 8
-UNSYNCED_SECONDS: Final = 0.2
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -62,14 +62,12 @@ def build_node_controllers(
     preparer = NodePreparer(cluster=cluster, recorder=recorder, now=now, sources=caches)
 
     def prepare(name: str) -> float | None:
-        if not all(cache.has_synced for cache in caches.values()):
-            return UNSYNCED_SECONDS  # a pool that is not in the cache yet is not a missing pool
         try:
             return preparer.reconcile(name)
         except NotFound:
             return None  # Server or Node went away meanwhile; where there is something to do then, a change says so
 
-    nodes = Controller("join-nodes", prepare, workers=PREPARERS)
+    nodes = Controller("join-nodes", when_synced(caches.values(), prepare), workers=PREPARERS)
 
     def server_changed(name: str, old: dict[str, Any] | None, new: dict[str, Any] | None) -> None:
         if new is not None and (old is None or _of_interest(old) != _of_interest(new)):

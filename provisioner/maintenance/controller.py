@@ -25,6 +25,7 @@ from provisioner.cluster.controller import Controller
 from provisioner.cluster.events import Events
 from provisioner.cluster.metrics import MaintenanceMeter
 from provisioner.cluster.own_writes import BEHIND_SECONDS, OwnWrites
+from provisioner.cluster.reconciler import when_synced
 from provisioner.cluster.resources import of
 from provisioner.cluster.source import Object
 from provisioner.jobs.work import Workloads
@@ -55,7 +56,6 @@ from provisioner.rules.pool_of_server import current_pool_name
 
 __all__ = ["MANAGER", "MaintenanceController", "build_maintenance_controllers"]
 
-UNSYNCED_SECONDS: Final = 0.2
 MAX_STEPS: Final = 64
 REFUSED_SECONDS: Final = 60.0
 
@@ -76,7 +76,6 @@ class MaintenanceController:
         new_id: Callable[[], str],
         metrics: MaintenanceMeter | None = None,
     ) -> None:
-        self._informers = informers
         self._workloads = workloads
         self._events = events
         self._clock = clock
@@ -90,8 +89,6 @@ class MaintenanceController:
 
     def reconcile(self, name: str) -> float | None:
         """Bring the Maintenances of server `name` on; returns when to look again. Raises: Retryable, NeedsHuman."""
-        if not self._informers.have_synced:
-            return UNSYNCED_SECONDS
         for _ in range(MAX_STEPS):
             if not self._caches.show_own_writes(name):
                 return BEHIND_SECONDS
@@ -278,6 +275,6 @@ def build_maintenance_controllers(
         new_id=new_id or (lambda: str(uuid.UUID(int=source.getrandbits(128), version=4))),
         metrics=metrics,
     )
-    controller = Controller("maintenance", executor.reconcile, workers=workers)
+    controller = Controller("maintenance", when_synced(informers.all, executor.reconcile), workers=workers)
     follow(informers, controller.queue.add)
     return [controller]

@@ -21,6 +21,7 @@ from provisioner.cluster.client import Cluster
 from provisioner.cluster.controller import Controller
 from provisioner.cluster.events import Events
 from provisioner.cluster.own_writes import BEHIND_SECONDS, OwnWrites
+from provisioner.cluster.reconciler import Reconciler
 from provisioner.cluster.resources import NODES, ResourceType, of
 from provisioner.cluster.source import Object, look_up, spec_of
 from provisioner.jobs.ended import Looks
@@ -59,7 +60,6 @@ from provisioner.rollout.standing import Standing, Target, judge_standing, read_
 
 __all__ = ["MANAGER", "RolloutController", "build_rollout_controllers"]
 
-UNSYNCED_SECONDS: Final = 0.2
 RESYNC_SECONDS: Final = 300.0
 LOOK_SECONDS: Final = 5.0
 """Slurm tells of nothing by itself: so often it is looked at while servers wait for its jobs."""
@@ -95,7 +95,7 @@ class _Known:
     told: float = 0.0
 
 
-class RolloutController:
+class RolloutController(Reconciler):
     """Reconciles one NodePool at a time, by name."""
 
     def __init__(
@@ -109,35 +109,30 @@ class RolloutController:
         clock: Callable[[], datetime],
         monotonic: Callable[[], float] = time.monotonic,
     ) -> None:
+        super().__init__(informers.pools, caches=informers.all, own=OwnWrites(clock))
         self._informers = informers
         self._workloads = workloads
         self._user = user
         self._clock = clock
         self._monotonic = monotonic
-        self._own = OwnWrites(clock)
-        self._effects = Effects(cluster, events, self._own)
+        self._effects = Effects(cluster, events, self.own)
         self._known: dict[str, _Known] = {}
         self.changed = Changed()
         self.by_pool = informers.servers.index(lambda body: [spec_of(body).get("nodePoolRef")])
         self._by_server = informers.maintenances.index(lambda body: [spec_of(body).get("serverRef")])
         self._borrowers = informers.pools.index(lambda body: ["any"] if spec_of(body).get("borrows") else [])
 
-    def reconcile(self, name: str) -> float | None:
-        """Bring the pool's rollout on; returns when to look again. Raises: Retryable, NeedsLane."""
-        if not self._informers.have_synced:
-            return UNSYNCED_SECONDS
-        body = self._informers.pools.get(name)
-        if body is None or body["metadata"].get("deletionTimestamp"):
-            self._known.pop(name, None)
-            return None
-        if not self._own.are_seen(name, self._look):
-            return BEHIND_SECONDS
+    def leave(self, key: str, body: Object | None) -> None:
+        self._known.pop(key, None)
+
+    def advance(self, key: str, body: Object) -> float | None:
+        """Bring the pool's rollout on. Raises: Retryable, NeedsLane."""
         pool, now = decode_shared(NodePool, body), self._clock()
         lending = lending_of((decode_shared(NodePool, each) for each in self._borrowers.get("any")), now)
         known = self._stand(pool, lending, now)
         standings = known.standings.values()
         course = stop_at_failures(set_course(pool, standings, now), pool, count_states(standings)["Failed"], now)
-        found, trouble = None, lending.troubles.get(name)
+        found, trouble = None, lending.troubles.get(key)
         try:
             course, gate = self._weigh(pool, course, known, now)
             found = self._plan(pool, course, known, gate, now)
@@ -266,11 +261,11 @@ class RolloutController:
         """
         again, left = RESYNC_SECONDS, WRITES_AT_ONCE
         acts = self._acts(pool, known, found, now)
-        known.asked = {name for name in known.asked if not self._own.are_seen(name, self._look)}
+        known.asked = {name for name in known.asked if not self.shows_own_writes(name)}
         may_grant = not known.asked
         for act in acts:
             is_granted = act.entry is not None and act.entry.turn == "Granted"
-            if not self._own.are_seen(act.server, self._look) or (is_granted and not may_grant):
+            if not self.shows_own_writes(act.server) or (is_granted and not may_grant):
                 again = min(again, BEHIND_SECONDS)
                 continue
             conflicts, until = known.rests.get(act.server, (0, 0.0))
@@ -303,7 +298,7 @@ class RolloutController:
             if (before, status.upgrade_failure) == (wanted, standing.failure):
                 continue
             body = self._informers.servers.get(name)
-            if body is None or not self._own.are_seen(name, self._look):
+            if body is None or not self.shows_own_writes(name):
                 again = min(again, BEHIND_SECONDS)
                 continue
             if left <= 0:
@@ -326,7 +321,7 @@ class RolloutController:
         asker = Asker(target=known.by[0], user=self._user)
         return find_acts(known.standings, found, asker, most, now)
 
-    def _look(self, type_: ResourceType, name: str) -> Object | None:
+    def look(self, key: str, type_: ResourceType, name: str) -> Object | None:
         sources = {
             of(Server): self._informers.servers,
             of(NodePool): self._informers.pools,

@@ -18,8 +18,9 @@ import structlog
 from provisioner.cluster.client import Cluster
 from provisioner.cluster.controller import Controller
 from provisioner.cluster.own_writes import BEHIND_SECONDS, OwnWrites
+from provisioner.cluster.reconciler import when_synced
 from provisioner.cluster.resources import CREDENTIALS, ROLE_BINDINGS, ROLES, ResourceType
-from provisioner.cluster.source import Lookup, Source
+from provisioner.cluster.source import Caches, Lookup, Source
 from provisioner.join.credentials.listed import (
     ALL_SHARDS,
     binding_of,
@@ -34,11 +35,10 @@ from provisioner.join.credentials.listed import (
 log = structlog.get_logger()
 
 LISTERS: Final = 4
-UNSYNCED_SECONDS: Final = 0.2
 
 
 @dataclass(frozen=True, kw_only=True)
-class CredentialSources:
+class CredentialSources(Caches):
     """What the lister follows: all Servers, and Roles and RoleBindings of the list's namespace."""
 
     servers: Source
@@ -64,9 +64,6 @@ class CredentialLister:
 
     def reconcile(self, shard: str) -> float | None:
         """Write the Role of `shard` as its Servers are. Raises: Conflict, Retryable, Refused."""
-        caches = (self.sources.servers, self.sources.roles, self.sources.bindings)
-        if not all(cache.has_synced for cache in caches):
-            return UNSYNCED_SECONDS  # a Server that is not in the cache yet is none that was deleted
         if not self.own.are_seen(shard, self._find):
             return BEHIND_SECONDS
         role, now = self._find(ROLES, shard), self.now()
@@ -99,7 +96,7 @@ def build_credential_controller(
 ) -> Controller:
     """The controller of the list. The caller runs and stops it."""
     lister = CredentialLister(cluster=cluster, sources=sources, now=now)
-    controller = Controller("join-credentials", lister.reconcile, workers=LISTERS)
+    controller = Controller("join-credentials", when_synced(sources.all, lister.reconcile), workers=LISTERS)
 
     def server_changed(name: str, old: dict[str, Any] | None, new: dict[str, Any] | None) -> None:
         if _of_interest(old) != _of_interest(new):

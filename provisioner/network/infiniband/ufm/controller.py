@@ -15,6 +15,7 @@ from provisioner.api.infiniband_fabric import UFM
 from provisioner.api.infiniband_network import InfiniBandNetworkStatus
 from provisioner.cluster.client import Cluster
 from provisioner.cluster.controller import Controller
+from provisioner.cluster.reconciler import when_synced
 from provisioner.cluster.resources import of
 from provisioner.cluster.source import Source, look_up
 from provisioner.network.infiniband import report
@@ -28,7 +29,6 @@ log = structlog.get_logger(__name__)
 MANAGER: Final = "provisioner-infiniband-ufm"
 LOOK_SECONDS: Final = 60.0
 RETRY_SECONDS: Final = 5.0
-UNSYNCED_SECONDS: Final = 0.2
 
 
 class UfmReconciler:
@@ -48,12 +48,10 @@ class UfmReconciler:
         self._networks = networks
         self._connections = connections
         self._clock = clock
-        self.controller = Controller("infiniband-ufm", self.reconcile)
+        self.controller = Controller("infiniband-ufm", when_synced((fabrics, networks), self.reconcile))
 
     def reconcile(self, name: str) -> float | None:
         """Bring UFM to what is wanted now, read past the cache. Raises: Retryable, NeedsHuman."""
-        if not self._fabrics.has_synced or not self._networks.has_synced:
-            return UNSYNCED_SECONDS
         fabric = look_up(InfiniBandFabric, self._fabrics, name)
         found = self._cluster.find(of(InfiniBandNetwork), name)
         if fabric is None or fabric.spec.ufm is None or found is None:
