@@ -15,6 +15,7 @@ from datetime import datetime, timedelta
 from typing import Any, Final, TypeVar
 
 from provisioner.api import Server
+from provisioner.api.backoff import backoff_seconds, unspread
 from provisioner.api.codec import decode_shared, to_json
 from provisioner.api.errors import Conflict
 from provisioner.api.meta import Resource
@@ -34,7 +35,8 @@ BEHIND_AT_MOST: Final = timedelta(seconds=1)
 """So long a newer copy is waited for after a conflict: one may have had another cause. Twice as long after the next
 conflict with the same copy: a cache whose watch was lost may be behind for minutes."""
 
-LONGEST_WAIT: Final = timedelta(seconds=60)
+_FIRST_SECONDS: Final = BEHIND_AT_MOST.total_seconds()
+_LONGEST_SECONDS: Final = 60.0
 """The longest that a newer copy is waited for after a conflict."""
 
 Object = Mapping[str, Any]
@@ -72,8 +74,8 @@ class OwnWrites:
                 before = ours.get(key)
                 if before is None or (before.conflicts and before.version <= version):
                     again = before.conflicts if before is not None and before.version == version else 0
-                    wait = min(LONGEST_WAIT, BEHIND_AT_MOST * 2.0 ** min(again, 16))
-                    ours[key] = _Awaited(version, self._now() + wait, again + 1)
+                    wait = backoff_seconds(again + 1, first=_FIRST_SECONDS, cap=_LONGEST_SECONDS, jitter=unspread)
+                    ours[key] = _Awaited(version, self._now() + timedelta(seconds=wait), again + 1)
             raise
 
     def note(self, group: str, type_: ResourceType, written: Object) -> None:

@@ -14,6 +14,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from typing import Final, Literal
 
+from provisioner.api.backoff import backoff_seconds
 from provisioner.outbound.deadline import OutboundFailed
 
 BreakerState = Literal["Closed", "Open", "HalfOpen"]
@@ -98,8 +99,8 @@ def failed(lane: Lane, words: str, policy: LanePolicy, now: float, spread: float
     failures = lane.failures + 1
     probe_at = None
     if failures >= policy.failures:
-        full = min(policy.cap_seconds, policy.first_seconds * 2.0 ** min(failures - policy.failures, 60))
-        probe_at = now + full * (0.5 + spread / 2)
+        in_a_row, first, cap = failures - policy.failures + 1, policy.first_seconds, policy.cap_seconds
+        probe_at = now + backoff_seconds(in_a_row, first=first, cap=cap, jitter=lambda: spread)
     since = now if lane.failing_since is None else lane.failing_since
     return Lane(
         calls=lane.calls - 1,

@@ -17,6 +17,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from typing import Any, Final, Literal
 
+from provisioner.api.backoff import backoff_seconds, unspread
+
 QueueName = Literal["New", "Prompt", "Slow", "Unreachable"]
 
 LOOK_SECONDS: Final[Mapping[QueueName, float]] = {"New": 10.0, "Prompt": 3.0}
@@ -87,7 +89,7 @@ def rest_seconds(queue: QueueName, bmc_seconds: float) -> float:
 
 def retry_seconds(failures: int) -> float:
     """How long to leave a BMC alone that was not reached `failures` times in a row (from 1): 5 s to 60 s."""
-    return float(min(FIRST_RETRY_SECONDS * 2.0 ** min(failures - 1, 10), LAST_RETRY_SECONDS))
+    return backoff_seconds(failures, first=FIRST_RETRY_SECONDS, cap=LAST_RETRY_SECONDS, jitter=unspread)
 
 
 def _paid(standing: Standing, bmc_seconds: float, now: float) -> Standing:

@@ -15,6 +15,7 @@ from typing import Any, Final
 import structlog
 
 from provisioner.api import Image, Maintenance, NodePool, Server
+from provisioner.api.backoff import backoff_seconds, unspread
 from provisioner.api.codec import decode_shared
 from provisioner.api.errors import Conflict, NeedsHuman, Refused
 from provisioner.cluster.client import Cluster
@@ -285,7 +286,7 @@ class RolloutController(Reconciler):
                 may_grant = False  # a turn that was to be taken back may have been used
                 self.changed.add(pool.name, act.server)  # also where nothing changed in it that is looked at
                 # A cache may be behind for minutes, its watch being lost.
-                rest = min(LONGEST_REST_SECONDS, BEHIND_SECONDS * 2.0 ** min(conflicts, 16))
+                rest = backoff_seconds(conflicts + 1, first=BEHIND_SECONDS, cap=LONGEST_REST_SECONDS, jitter=unspread)
                 known.rests[act.server] = conflicts + 1, self._monotonic() + rest
                 again = min(again, rest)
         if known.by is None:

@@ -7,6 +7,7 @@ from dataclasses import replace
 from datetime import datetime, timedelta
 from typing import Final
 
+from provisioner.api.backoff import backoff_seconds, unspread
 from provisioner.api.meta import parse_time, rfc3339_micro
 from provisioner.api.server import BootOrder, Server
 from provisioner.boot.orders.facts import OrderFacts
@@ -90,7 +91,7 @@ def not_before(server: Server, need: Need, now: datetime) -> datetime:
     if order is None or need.urgent or attempts == 0:
         return now
     spread = 1 + 0.2 * hashlib.sha256(order.id.encode()).digest()[0] / 255
-    pause = min(FIRST_PAUSE_SECONDS * 2 ** min(attempts - 1, 16), LONGEST_PAUSE_SECONDS) * spread
+    pause = spread * backoff_seconds(attempts, first=FIRST_PAUSE_SECONDS, cap=LONGEST_PAUSE_SECONDS, jitter=unspread)
     return parse_time(order.ordered_time) + timedelta(seconds=pause)
 
 

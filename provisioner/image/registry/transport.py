@@ -18,6 +18,7 @@ from urllib.parse import urljoin, urlsplit
 import requests
 import urllib3
 
+from provisioner.api.backoff import backoff_seconds
 from provisioner.api.errors import NeedsHuman, ProvisionerError, Refused, Retryable
 from provisioner.image.registry.access import Access
 from provisioner.image.registry.failures import raise_failure
@@ -109,11 +110,12 @@ class Transport:
                 failures += 1
                 if now - before >= PROGRESS_BYTES:
                     failures, before = 1, now
-                backoff = limits.first_wait_seconds * 2.0 ** (failures - 1) * (0.5 + self._spread() / 2)
+                longest = limits.longest_wait_seconds
+                backoff = backoff_seconds(failures, first=limits.first_wait_seconds, cap=longest, jitter=self._spread)
                 wait = max(error.after_seconds, backoff)
-                if failures >= limits.attempts or error.after_seconds > limits.longest_wait_seconds:
+                if failures >= limits.attempts or error.after_seconds > longest:
                     raise
-                self._sleep(min(wait, limits.longest_wait_seconds))
+                self._sleep(min(wait, longest))
 
     def exchange(self, call: Call, receive: Callable[[Answer], T]) -> T:
         """Make the call once, and return what `receive` makes of its answer, inside of the call's time.

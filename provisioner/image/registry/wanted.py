@@ -10,6 +10,8 @@ from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any, Final, Literal
 
+from provisioner.api.backoff import backoff_seconds
+
 Policy = Literal["needed", "all"]
 Object = Mapping[str, Any]
 
@@ -77,9 +79,10 @@ def choose_pulls(
 
 def failed(before: Attempts, words: str, now: float, *, after_seconds: float, spread: float) -> Attempts:
     """After an attempt that failed. `spread`: by chance, from 0 to 1, lest all boot hosts come back at once."""
-    backoff = min(LONGEST_SECONDS, FIRST_SECONDS * 2.0 ** min(before.failures, 20)) * (0.5 + spread / 2)
+    failures = before.failures + 1
+    backoff = backoff_seconds(failures, first=FIRST_SECONDS, cap=LONGEST_SECONDS, jitter=lambda: spread)
     wait = max(backoff, min(after_seconds, 3600.0))
-    return replace(before, failures=before.failures + 1, retry_at=now + wait, words=words, is_pulling=False)
+    return replace(before, failures=failures, retry_at=now + wait, words=words, is_pulling=False)
 
 
 def words_of(name: str, attempts: Mapping[str, Attempts], wanted: Collection[str], registry: str) -> str:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from datetime import datetime, timedelta
 from typing import Final
 
+from provisioner.api.backoff import backoff_seconds, unspread
 from provisioner.api.maintenance import TimelineEntry
 from provisioner.api.meta import parse_time, rfc3339
 from provisioner.api.wording import quantity
@@ -83,7 +84,7 @@ def refused_before(facts: MaintenanceFacts, now: datetime) -> list[Blocked]:
             refused.append(entry)
     if not refused or facts.node is None:
         return []
-    seconds = min(LAST_CLAIM_SECONDS, FIRST_CLAIM_SECONDS * 2.0 ** min(len(refused) - 1, 16))
+    seconds = backoff_seconds(len(refused), first=FIRST_CLAIM_SECONDS, cap=LAST_CLAIM_SECONDS, jitter=unspread)
     until = parse_time(refused[0].time) + timedelta(seconds=seconds)
     if not now < until <= now + timedelta(seconds=seconds):  # later only by a clock that was ahead
         return []

@@ -9,6 +9,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Final
 
+from provisioner.api.backoff import backoff_seconds, unspread
 from provisioner.api.card import CardDifference, CardSetting, HostAccess
 from provisioner.network.agent.card.parse import SWITCHES, HostPrivileges, Setting, Value
 
@@ -89,7 +90,7 @@ def pause_seconds(attempts: int) -> float:
     """Until the card is looked at again. attempts: how many times in a row it was told something, or failed."""
     if attempts == 0:
         return LOOK_SECONDS
-    return min(_LONGEST_PAUSE_SECONDS, _SHORTEST_PAUSE_SECONDS * 2.0 ** min(attempts - 1, 16))
+    return backoff_seconds(attempts, first=_SHORTEST_PAUSE_SECONDS, cap=_LONGEST_PAUSE_SECONDS, jitter=unspread)
 
 
 def _is_in_force(setting: Setting, wanted: str) -> bool:

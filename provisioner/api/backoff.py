@@ -6,6 +6,11 @@ import random
 from collections.abc import Callable
 
 
+def unspread() -> float:
+    """Jitter for what is one of its kind, or is spread by other means: none."""
+    return 1.0
+
+
 def backoff_seconds(failures: int, *, first: float, cap: float, jitter: Callable[[], float] = random.random) -> float:
     """Seconds after the `failures`-th failure in a row (from 1): 50 to 100 % of what doubles from `first` to `cap`.
 
