@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import re
 import sys
-from importlib.resources import files
 from pathlib import Path
 from typing import Any, Final
 
@@ -17,7 +16,7 @@ import yaml
 
 from provisioner import __version__
 from provisioner.api.crd import all_crds
-from provisioner.cli.service.manifests import DATA
+from provisioner.cli.service.manifests import DATA, read_data
 from provisioner.cluster.resources import SYSTEM
 
 HERE: Final = Path(__file__).parent / "provisioner"
@@ -37,9 +36,8 @@ def chart_files(chart_yaml: str) -> dict[str, str]:
     written["crds.txt"] = "".join(f"{crd['metadata']['name']}\n" for crd in all_crds())
     for crd in all_crds():
         written[f"crds/{crd['metadata']['name']}.yaml"] = _GENERATED + yaml.safe_dump(crd, sort_keys=False, width=120)
-    data = files("provisioner.cli").joinpath("data")
     for name in DATA:
-        parts = [part for part in _BETWEEN.split(data.joinpath(name).read_text()) if yaml.safe_load(part)]
+        parts = [part for part in _BETWEEN.split(read_data(name)) if yaml.safe_load(part)]
         written[f"manifests/{name}"] = "---\n".join(_kept(part) for part in parts)
     for alerts in sorted(DOCS.glob("prometheus-alerts*.yaml")):
         written[f"monitoring/alerts/{alerts.name.removeprefix('prometheus-')}"] = alerts.read_text()

@@ -40,17 +40,29 @@ def when_synced(caches: Iterable[Source], reconcile: Reconcile) -> Reconcile:
     return gated
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, kw_only=True)
 class Owned:
-    """The part of the status of a kind that one field manager owns: which fields, and which types of condition."""
+    """The part of the status of a kind that one field manager owns: which fields, and which types of condition.
+
+    also: fields that it writes along with these, and by which alone nothing is written: another one says more of them.
+    """
 
     kind: type[Resource]
     manager: str
     fields: tuple[str, ...] = ()
     conditions: tuple[str, ...] = ()
+    also: tuple[str, ...] = ()
 
     def differs(self, body: Mapping[str, Any], wanted: Mapping[str, Any]) -> bool:
-        """Whether it is not `wanted` in the object `body`. `wanted` holds all of it that is to be there, as JSON."""
+        """Whether it is not `wanted` in the object `body`. `wanted` holds all of it that is to be there, as JSON.
+
+        Raises: ValueError, if `wanted` has more than is declared: what changes in that would never be written.
+        """
+        types = {each["type"] for each in wanted.get("conditions", ())}
+        if more := wanted.keys() - {*self.fields, *self.also, "conditions"} | types - {*self.conditions}:
+            raise ValueError(
+                f"{self.manager} owns no {', '.join(sorted(more))} in the status of a {self.kind.KIND.kind}"
+            )
         status: Any = decode_shared(self.kind, body).status  # type: ignore[attr-defined]  # every kind of ours has one
         written, expected = to_json(status), to_json(type(status)()) | dict(wanted)
         found = [each for each in written.get("conditions", ()) if each["type"] in self.conditions]

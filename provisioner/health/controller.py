@@ -23,7 +23,7 @@ from provisioner.api.pool_settings import CHECK_NAMESPACE
 from provisioner.cluster.client import Cluster
 from provisioner.cluster.controller import Controller
 from provisioner.cluster.events import Events
-from provisioner.cluster.reconciler import Owned, StatusReconciler
+from provisioner.cluster.reconciler import StatusReconciler
 from provisioner.cluster.resources import NODES, ResourceType
 from provisioner.cluster.source import Caches, Object, Source, look_up, when_changed
 from provisioner.health.checked_node import read_node
@@ -36,6 +36,7 @@ from provisioner.health.situation import Situation, boot_to_judge, joined_time
 from provisioner.health.skew import ClockSkew
 from provisioner.rules.assigned_image import images_of_pool
 from provisioner.rules.checks_of_boot import checks_of_boot
+from provisioner.rules.ownership import owned_by
 from provisioner.rules.pool_of_server import ordered_pool_in, ordered_pool_name
 
 log = structlog.get_logger(__name__)
@@ -48,7 +49,7 @@ UNORDERED_SECONDS: Final = 600.0
 SETTLE_SECONDS: Final = 5.0
 """What is waited for changes quickly while a server boots. Taints, Jobs and results do not wait for it."""
 
-OWNED: Final = Owned(Server, MANAGER, fields=("verification", "lifecycle"), conditions=(VERIFIED,))
+OWNED: Final = owned_by(MANAGER, Server)
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -20,7 +20,7 @@ from provisioner.api.conditions import find_condition
 from provisioner.cluster.client import Cluster
 from provisioner.cluster.controller import Controller
 from provisioner.cluster.events import Events, Happened
-from provisioner.cluster.reconciler import Owned, Said, StatusReconciler, news_of
+from provisioner.cluster.reconciler import Said, StatusReconciler, news_of
 from provisioner.cluster.source import Caches, Lookup, Object, Source
 from provisioner.inventory.addresses.allocate import Holders
 from provisioner.inventory.addresses.claims import AddressClaimer, ClaimBook, address_of, claims_of
@@ -30,6 +30,7 @@ from provisioner.inventory.duplicates import Claim, system_uuid_claim
 from provisioner.inventory.judge import Judgement, Surroundings, judge, unclaimed
 from provisioner.inventory.rivals import ClaimIndex, exclusive_claims, find_rivals
 from provisioner.inventory.unknown import UnknownMachines
+from provisioner.rules.ownership import owned_by
 
 log = structlog.get_logger(__name__)
 
@@ -42,7 +43,7 @@ WORKERS: Final = 8
 ALLOCATED: Final = "AddressAllocated"
 _CALM: Final = ("Pending", "Rejected")
 
-OWNED: Final = Owned(Server, MANAGER, fields=("address", "subnetName"), conditions=("Discovered", "Accepted"))
+OWNED: Final = owned_by(MANAGER, Server)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -160,7 +161,7 @@ def _said(body: Object, judgement: Judgement, requeue_after_seconds: float | Non
 class RackReconciler(StatusReconciler[Said]):
     """Counts of a Rack."""
 
-    owned = Owned(Rack, MANAGER, fields=("servers", "readyServers", "pendingServers"), conditions=("Ready",))
+    owned = owned_by(MANAGER, Rack)
 
     def __init__(
         self,

@@ -31,7 +31,7 @@ TOLD = Happened(type="Normal", reason="Counted", message="it was counted")
 class Counting(StatusReconciler[Said]):
     """Says of a Rack what a test wants said."""
 
-    owned = Owned(Rack, "tests-counter", fields=("servers",), conditions=("Ready",))
+    owned = Owned(kind=Rack, manager="tests-counter", fields=("servers",), conditions=("Ready",))
 
     def __init__(self, site: Site) -> None:
         super().__init__(
@@ -171,6 +171,15 @@ def test_a_condition_is_written_where_it_says_something_else_and_taken_back_wher
         site.reconcile()
         site.catch_up()
         assert site.status.get("conditions", []) == conditions
+
+
+@pytest.mark.parametrize("more", [{"pendingServers": 1}, {"conditions": [ready("one") | {"type": "Degraded"}]}])
+def test_what_is_not_declared_is_refused_for_what_changes_in_it_would_not_be_written(
+    site: Site, more: dict[str, Any]
+) -> None:
+    site.says = Said(status={"servers": 3} | more)
+    with pytest.raises(ValueError, match=r"tests-counter owns no (pendingServers|Degraded) in the status of a Rack"):
+        site.reconcile()
 
 
 def test_an_object_that_has_changed_meanwhile_is_not_written_and_told_nothing_of(site: Site) -> None:

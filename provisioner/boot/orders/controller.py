@@ -26,12 +26,13 @@ from provisioner.boot.orders.informers import BootInformers, find_other_node, fo
 from provisioner.cluster.client import Cluster
 from provisioner.cluster.controller import Controller
 from provisioner.cluster.events import Events
-from provisioner.cluster.reconciler import Owned, StatusReconciler
+from provisioner.cluster.reconciler import StatusReconciler
 from provisioner.cluster.resources import LEASES, NODE_LEASES, NODES, of
 from provisioner.cluster.source import Object, look_up
 from provisioner.rules.assigned_image import next_image_name
 from provisioner.rules.dpus import awaiting
 from provisioner.rules.liveness import LeaseWatch, NodeLife, read_life
+from provisioner.rules.ownership import owned_by
 from provisioner.rules.pool_of_server import next_pool_name, ordered_pool_name
 
 log = structlog.get_logger(__name__)
@@ -41,12 +42,7 @@ SETTLE_SECONDS: Final = 4.0
 """A stage that a booting machine has left so soon is in its progress, and not written once more. Longer than the pause
 between two writes of progress: they would meet."""
 
-OWNED: Final = Owned(
-    Server,
-    MANAGER,
-    fields=("nodeRef", "bootStage", "bootID", "imageRef", "imageDigest", "nodePoolRef", "order", "readyTime"),
-    conditions=("Booted", "Ready"),
-)
+OWNED: Final = owned_by(MANAGER, Server)
 
 
 class BootController(StatusReconciler[Decision]):

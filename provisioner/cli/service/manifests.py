@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import itertools
+import textwrap
 from collections.abc import Mapping
 from importlib.resources import files
 from typing import Any, Final
@@ -10,10 +11,12 @@ from typing import Any, Final
 import click
 import yaml
 
+from provisioner.api import Server
 from provisioner.api.crd import all_crds, crds_yaml
 from provisioner.cli import printer
 from provisioner.cli.service.controller import NAMES
 from provisioner.cli.service.crds_migrate import migrate_command
+from provisioner.rules.ownership import parts_by_account
 
 ACCOUNTS: Final = ("boot", "controller", "web", "authorizer", *NAMES)
 DATA: Final = (
@@ -27,9 +30,20 @@ DATA: Final = (
 
 def all_manifests() -> list[dict[str, Any]]:
     """CRDs, namespace, accounts, rights and admission policies, in the order in which they are applied."""
-    data = files("provisioner.cli").joinpath("data")
-    rights = [yaml.safe_load_all(data.joinpath(name).read_text()) for name in DATA]
-    return [*all_crds(), *itertools.chain.from_iterable(rights)]
+    return [*all_crds(), *itertools.chain.from_iterable(yaml.safe_load_all(read_data(name)) for name in DATA)]
+
+
+def read_data(name: str) -> str:
+    """One file of DATA; in place of OWNED_PARTS what the services' accounts own of a Server's status, a map in CEL."""
+    text = files("provisioner.cli").joinpath("data", name).read_text()
+    return text.replace("OWNED_PARTS", f"{{\n{_owned_parts()}\n        }}")
+
+
+def _owned_parts() -> str:
+    wrap = textwrap.TextWrapper(120, initial_indent=" " * 10, subsequent_indent=" " * 12, break_on_hyphens=False)
+    entries = (f"'{account}': [{', '.join(map(repr, parts))}]" for account, parts in parts_by_account(Server).items())
+    # A word such as 'condition Ready' stays in one line.
+    return ",\n".join(wrap.fill(each.replace("condition ", "condition\0")).replace("\0", " ") for each in entries)
 
 
 def names_alone(manifest: Mapping[str, Any]) -> dict[str, Any]:

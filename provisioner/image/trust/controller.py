@@ -16,11 +16,12 @@ from provisioner.api.errors import Refused
 from provisioner.cluster.client import Cluster
 from provisioner.cluster.controller import Controller
 from provisioner.cluster.events import Events, Happened
-from provisioner.cluster.reconciler import Owned, Said, StatusReconciler
+from provisioner.cluster.reconciler import Said, StatusReconciler
 from provisioner.cluster.resources import CONFIG_MAPS, SYSTEM
 from provisioner.cluster.source import Object, Source, spec_of, when_changed
 from provisioner.image.trust.document import NAME, Trust, parse_trust
 from provisioner.image.trust.judge import VERIFIED, judge
+from provisioner.rules.ownership import owned_by
 
 log = structlog.get_logger(__name__)
 
@@ -61,7 +62,7 @@ def read_trust(config_map: Mapping[str, Any] | None) -> Trust | Refused:
 class ImageTrustController(StatusReconciler[Said]):
     """Reconciles one Image at a time, by name."""
 
-    owned = Owned(Image, MANAGER, conditions=(VERIFIED,))
+    owned = owned_by(MANAGER, Image)
 
     def __init__(
         self, cluster: Cluster, images: Source, trust: TrustReader, events: Events, *, now: Callable[[], datetime]

@@ -17,7 +17,7 @@ from provisioner.cluster.client import Cluster
 from provisioner.cluster.controller import Controller
 from provisioner.cluster.events import Events
 from provisioner.cluster.own_writes import BEHIND_SECONDS
-from provisioner.cluster.reconciler import Owned, Said, StatusReconciler, news_of
+from provisioner.cluster.reconciler import Said, StatusReconciler, news_of
 from provisioner.cluster.resources import ResourceType, of
 from provisioner.cluster.source import Object, look_up
 from provisioner.network.control.claims.claimer import MOST_ATTEMPTS, Claimer
@@ -33,6 +33,7 @@ from provisioner.network.control.report.attachment import Standing, attachment_s
 from provisioner.network.control.trouble import Trouble
 from provisioner.network.control.vpcs import RETRY_SECONDS, is_waiting
 from provisioner.network.control.writes import MANAGER, Generations
+from provisioner.rules.ownership import owned_by
 
 log = structlog.get_logger(__name__)
 
@@ -47,12 +48,7 @@ class Attachments(StatusReconciler[Said]):
     refused: DPUs whose DPUNetwork the API server did not take.
     """
 
-    owned = Owned(
-        VPCAttachment,
-        MANAGER,
-        fields=("dpuRef", "macAddress", "addresses", "gateways", "forwardingState", "networkGeneration"),
-        conditions=("Ready",),
-    )
+    owned = owned_by(MANAGER, VPCAttachment)
 
     def __init__(
         self,

@@ -16,7 +16,7 @@ from provisioner.cluster.client import Cluster
 from provisioner.cluster.controller import Controller
 from provisioner.cluster.events import Events
 from provisioner.cluster.own_writes import BEHIND_SECONDS
-from provisioner.cluster.reconciler import Owned, Said, StatusReconciler, news_of
+from provisioner.cluster.reconciler import Said, StatusReconciler, news_of
 from provisioner.cluster.resources import ResourceType, of
 from provisioner.cluster.source import Object, look_up
 from provisioner.network.control.claims.claimer import MOST_ATTEMPTS, Claimer
@@ -30,6 +30,7 @@ from provisioner.network.control.report.pool import pool_status
 from provisioner.network.control.report.vpc import vpc_status
 from provisioner.network.control.trouble import Trouble
 from provisioner.network.control.writes import MANAGER
+from provisioner.rules.ownership import owned_by
 
 RETRY_SECONDS: Final = 15.0
 """What waits for something of others is looked at so often, whatever the caches tell."""
@@ -38,7 +39,7 @@ RETRY_SECONDS: Final = 15.0
 class VPCs(StatusReconciler[Said]):
     """Reconciles VPCs, by namespace/name: claims their VNIs, and says where they stand."""
 
-    owned = Owned(VPC, MANAGER, fields=("vni", "attachments", "enforcedAttachments", "peers"), conditions=("Ready",))
+    owned = owned_by(MANAGER, VPC)
 
     def __init__(
         self,
@@ -122,7 +123,7 @@ class VPCs(StatusReconciler[Said]):
 class Groups(StatusReconciler[Said]):
     """Reconciles SecurityGroups, by namespace/name: says for whom they hold."""
 
-    owned = Owned(SecurityGroup, MANAGER, fields=("attachments",), conditions=("Ready",))
+    owned = owned_by(MANAGER, SecurityGroup)
 
     def __init__(
         self,
@@ -156,7 +157,7 @@ class Groups(StatusReconciler[Said]):
 class Pools(StatusReconciler[Said]):
     """Reconciles the NetworkPool: says how much of it is in use."""
 
-    owned = Owned(NetworkPool, MANAGER, fields=("takenVnis", "quarantinedVnis", "freeVnis"), conditions=("Ready",))
+    owned = owned_by(MANAGER, NetworkPool)
 
     def __init__(
         self,

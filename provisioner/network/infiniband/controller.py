@@ -14,15 +14,16 @@ from provisioner.api.network_pool import THE_POOL
 from provisioner.cluster.client import Cluster
 from provisioner.cluster.controller import Controller
 from provisioner.cluster.events import Events
-from provisioner.cluster.reconciler import Owned, Said, StatusReconciler
+from provisioner.cluster.reconciler import Said, StatusReconciler
 from provisioner.cluster.resources import of
 from provisioner.cluster.source import Object, look_up, spec_of
 from provisioner.network.infiniband.compile import Compiled, compile_network
-from provisioner.network.infiniband.fabric_status import CONDITIONS, fabric_status
+from provisioner.network.infiniband.fabric_status import fabric_status
 from provisioner.network.infiniband.follow import PORTS, Follow, InfiniBandInformers, Queues
 from provisioner.network.infiniband.pkey_controller import MANAGER, Assignments, PKeys, PoolCounts, Releases
 from provisioner.network.infiniband.ufm.connections import UfmConnections
 from provisioner.network.infiniband.ufm.controller import UfmReconciler
+from provisioner.rules.ownership import owned_by
 
 __all__ = ["FabricReconciler", "InfiniBandInformers", "build_infiniband_controllers"]
 
@@ -32,12 +33,7 @@ log = structlog.get_logger(__name__)
 class FabricReconciler(StatusReconciler[Said]):
     """The network of one fabric at a time, by name; and what people read of the fabric."""
 
-    owned = Owned(
-        InfiniBandFabric,
-        MANAGER,
-        fields=("partitions", "ports", "networkGeneration"),
-        conditions=CONDITIONS,
-    )
+    owned = owned_by(MANAGER, InfiniBandFabric)
 
     def __init__(
         self,

@@ -13,8 +13,6 @@ from provisioner.api.wording import some
 from provisioner.network.infiniband.compile import LEFT_OUT, Compiled
 from provisioner.network.infiniband.report import APPLIED, DEFAULT_LIMITED
 
-CONDITIONS: Final = ("Ready", DEFAULT_LIMITED, "PortsUnambiguous", "PartitionsFit")
-"""What is said of a fabric."""
 NAMED: Final = 3
 WHO: Final = {
     "OpenSM": "run `provisioner infiniband --fabric {name}` on the host of its OpenSM",

@@ -19,7 +19,7 @@ from provisioner.api.network_pool import THE_POOL
 from provisioner.cluster.client import Cluster
 from provisioner.cluster.controller import Controller
 from provisioner.cluster.events import Events
-from provisioner.cluster.reconciler import Owned, Said, StatusReconciler
+from provisioner.cluster.reconciler import Said, StatusReconciler
 from provisioner.cluster.resources import of
 from provisioner.cluster.source import Object, look_up
 from provisioner.network.infiniband.compile import LEFT_OUT
@@ -35,6 +35,7 @@ from provisioner.network.infiniband.pkeys import (
     pkey_of,
     wants_partition,
 )
+from provisioner.rules.ownership import owned_by
 from provisioner.rules.shares import may_take
 
 log = structlog.get_logger(__name__)
@@ -93,7 +94,7 @@ class PKeys:
 class Assignments(StatusReconciler[Said]):
     """Sees that each VPC, by namespace/name, has a P_Key if it wants one."""
 
-    owned = Owned(VPC, MANAGER, fields=("pkey",), conditions=(ASSIGNED,))
+    owned = owned_by(MANAGER, VPC)
 
     def __init__(
         self, cluster: Cluster, informers: InfiniBandInformers, events: Events, *, clock: Callable[[], datetime]
@@ -161,7 +162,7 @@ class Assignments(StatusReconciler[Said]):
 class Releases(StatusReconciler[Said]):
     """Takes claims of P_Keys back, by name, once their holders are gone and no port has the P_Key."""
 
-    owned = Owned(NetworkClaim, MANAGER, fields=("releasedTime", "waitsFor"))
+    owned = owned_by(MANAGER, NetworkClaim)
 
     def __init__(
         self,
@@ -213,7 +214,7 @@ class Releases(StatusReconciler[Said]):
 class PoolCounts(StatusReconciler[Said]):
     """How many P_Keys of the NetworkPool are taken, wait and are free."""
 
-    owned = Owned(NetworkPool, MANAGER, fields=("takenPkeys", "quarantinedPkeys", "freePkeys"))
+    owned = owned_by(MANAGER, NetworkPool)
 
     def __init__(
         self,

@@ -22,12 +22,13 @@ from provisioner.cluster.client import Cluster
 from provisioner.cluster.controller import Controller
 from provisioner.cluster.events import Events
 from provisioner.cluster.own_writes import BEHIND_SECONDS
-from provisioner.cluster.reconciler import Owned, Said, StatusReconciler
+from provisioner.cluster.reconciler import Said, StatusReconciler
 from provisioner.cluster.resources import of
 from provisioner.cluster.source import Object, spec_of
 from provisioner.network.control.facts import Facts
 from provisioner.network.control.informers import is_released, leaving_of, observed_by, vni_in
 from provisioner.network.control.writes import MANAGER, Compilations
+from provisioner.rules.ownership import owned_by
 
 log = structlog.get_logger(__name__)
 
@@ -81,7 +82,7 @@ def _is_other(found: Object, uid: str) -> bool:
 class Releases(StatusReconciler[Said]):
     """Reconciles one NetworkClaim at a time, by name: marks it, and deletes it once nobody has its value."""
 
-    owned = Owned(NetworkClaim, MANAGER, fields=("releasedTime", "waitsFor"))
+    owned = owned_by(MANAGER, NetworkClaim)
 
     def __init__(
         self,
