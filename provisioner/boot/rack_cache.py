@@ -7,6 +7,7 @@ from typing import Any, Final
 
 from provisioner.api import Rack
 from provisioner.api.conditions import find_condition
+from provisioner.cluster.source import conditions_of
 
 CACHE_AVAILABLE: Final = "CacheAvailable"
 """Condition of a Rack: whether its cache gives what it should as fast as it must; absent before anybody has looked."""
@@ -28,5 +29,4 @@ def usable_cache(rack: Rack) -> str | None:
 
 def verdict_on_cache(rack: Mapping[str, Any]) -> list[tuple[str, int]]:
     """What of a Rack's JSON `usable_cache` depends on, beside its spec."""
-    conditions = (rack.get("status") or {}).get("conditions") or ()
-    return [(c.get("status"), c.get("observedGeneration")) for c in conditions if c.get("type") == CACHE_AVAILABLE]
+    return [(c["status"], c.get("observedGeneration", 0)) for c in conditions_of(rack, CACHE_AVAILABLE)]

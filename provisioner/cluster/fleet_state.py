@@ -11,7 +11,7 @@ from prometheus_client.registry import Collector
 
 from provisioner.cluster.outcome_meter import STAGES, late_stage
 from provisioner.cluster.series import gauge
-from provisioner.cluster.source import Source
+from provisioner.cluster.source import Source, conditions_of
 
 Json = Mapping[str, Any]
 
@@ -60,6 +60,5 @@ class ImageCollector(Collector):
 
 
 def _available(image: Json) -> str:
-    conditions = (image.get("status") or {}).get("conditions") or ()
-    said = next((str(each.get("status")) for each in conditions if each.get("type") == "Available"), "Unknown")
+    said = next((str(each.get("status")) for each in conditions_of(image, "Available")), "Unknown")
     return said if said in ("True", "False") else "Unknown"

@@ -49,7 +49,7 @@ from provisioner.cluster.outcome_meter import OutcomeMeter
 from provisioner.cluster.request_meter import RequestMeter
 from provisioner.cluster.rollout_metrics import RolloutCollector, RolloutMeter
 from provisioner.cluster.series import PREFIX, born, gauge, tell_process
-from provisioner.cluster.source import Source
+from provisioner.cluster.source import Source, conditions_of
 from provisioner.outbound.bulkhead import Bulkhead
 
 SHORT: Final = (1, 5, 15, 30, 60, 120, 180, 300, 600, 900, 1800, 3600)
@@ -274,14 +274,12 @@ def _host(url: str) -> str:
 
 
 def _says_false(body: Json, condition: str) -> bool:
-    conditions = (body.get("status") or {}).get("conditions") or ()
-    return any(c.get("type") == condition and c.get("status") == "False" for c in conditions)
+    return any(each.get("status") == "False" for each in conditions_of(body, condition))
 
 
 def _bmc_state(server: Json) -> str:
     """What condition PoweredOn says of the BMC, as one of BMC_STATES."""
-    conditions = (server.get("status") or {}).get("conditions") or ()
-    said: Json = next((c for c in conditions if c.get("type") == "PoweredOn"), {})
+    said = next(iter(conditions_of(server, "PoweredOn")), {})
     if said.get("reason") in BMC_STATES:
         return str(said["reason"])
     if said.get("reason") in NOT_ASKED:

@@ -15,7 +15,7 @@ from prometheus_client.registry import Collector
 
 from provisioner.api.meta import read_time
 from provisioner.cluster.series import gauge
-from provisioner.cluster.source import Source
+from provisioner.cluster.source import Source, conditions_of
 
 MAX_REASONS: Final = 60
 DPU_STATES: Final = ("Ready", "NotReady")
@@ -91,9 +91,7 @@ def _is_accepted_card(spec: Json) -> bool:
 
 
 def _condition(body: Json, type_: str) -> Json:
-    conditions = (body.get("status") or {}).get("conditions") or ()
-    found: Json = next((each for each in conditions if each.get("type") == type_), {})
-    return found
+    return next(iter(conditions_of(body, type_)), {})
 
 
 def _network_state(network: Json) -> str:

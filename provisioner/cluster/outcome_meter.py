@@ -12,7 +12,7 @@ from prometheus_client import CollectorRegistry, Counter
 
 from provisioner.api.boot_stage import BOOT_STAGES, is_late
 from provisioner.cluster.series import PREFIX, born
-from provisioner.cluster.source import Source
+from provisioner.cluster.source import Source, conditions_of
 
 OTHER: Final = "Other"
 STAGES: Final = tuple(stage for stage in BOOT_STAGES if stage != "Ready")
@@ -121,7 +121,7 @@ class OutcomeMeter:
 def late_stage(server: Json) -> str | None:
     """The stage in which its boot is late, or in which it was given up until it is booted again; None if neither."""
     status = server.get("status") or {}
-    reasons = {each.get("type"): each.get("reason") for each in status.get("conditions") or ()}
+    reasons = {each.get("type"): each.get("reason") for each in conditions_of(server)}
     if not is_late(reasons.get("Ready"), reasons.get("Booted")):
         return None
     return _known(str(status.get("bootStage") or "Ordered"), STAGES, "Ordered")
@@ -129,7 +129,7 @@ def late_stage(server: Json) -> str | None:
 
 def _decision(request: Json) -> str | None:
     """One of CERTIFICATE_OUTCOMES; None while it is not decided."""
-    for condition in (request.get("status") or {}).get("conditions") or ():
+    for condition in conditions_of(request):
         if condition.get("type") == "Approved":
             return "Approved"
         if condition.get("type") == "Denied":

@@ -119,6 +119,18 @@ def spec_of(body: Mapping[str, Any] | None) -> Mapping[str, Any]:
     return (body or {}).get("spec") or {}
 
 
+def conditions_of(body: Mapping[str, Any] | None, *types: str) -> list[Mapping[str, Any]]:
+    """status.conditions of an object's JSON, as whoever wrote them left them; of these types alone, if any is named."""
+    found = ((body or {}).get("status") or {}).get("conditions") or ()
+    return [each for each in found if not types or each.get("type") in types]
+
+
+def is_true_in(body: Mapping[str, Any] | None, type_: str) -> bool:
+    """Whether an object's JSON has a condition of that type which is True. Of duplicates, which foreign writers leave,
+    one that is True is enough: a node that lives, or is held, must not be taken for another."""
+    return any(each.get("status") == "True" for each in conditions_of(body, type_))
+
+
 def phase_of(body: Mapping[str, Any] | None) -> str | None:
     """status.phase of an object's JSON."""
     return ((body or {}).get("status") or {}).get("phase")

@@ -9,6 +9,7 @@ from typing import Any
 
 from provisioner.api.meta import read_time
 from provisioner.api.node_contract import read_boot_id
+from provisioner.cluster.source import conditions_of
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -66,7 +67,7 @@ def read_node(body: Mapping[str, Any] | None) -> CheckedNode | None:
         unschedulable=bool(spec.get("unschedulable")),
         annotations=metadata.get("annotations") or {},
         taints=tuple(spec.get("taints") or ()),
-        conditions=tuple(_condition(each) for each in status.get("conditions") or ()),
+        conditions=tuple(_condition(each) for each in conditions_of(body)),
     )
 
 

@@ -25,7 +25,7 @@ from provisioner.cluster.controller import Controller
 from provisioner.cluster.events import Events
 from provisioner.cluster.reconciler import StatusReconciler
 from provisioner.cluster.resources import NODES, ResourceType
-from provisioner.cluster.source import Caches, Object, Source, look_up, when_changed
+from provisioner.cluster.source import Caches, Object, Source, conditions_of, look_up, when_changed
 from provisioner.health.checked_node import read_node
 from provisioner.health.compose import STARTED, VERIFIED
 from provisioner.health.decide import decide
@@ -250,7 +250,7 @@ def _new_for(server: Mapping[str, Any], now: datetime) -> float:
     status, created = server.get("status") or {}, server["metadata"].get("creationTimestamp")
     if status.get("order") is not None or status.get("lifecycle") is not None or created is None:
         return 0.0
-    is_judged = any(condition.get("type") == "Ready" for condition in status.get("conditions") or ())
+    is_judged = conditions_of(server, "Ready")
     is_ordered_next = server["spec"].get("acceptance") == "Accepted" and not is_judged
     age = (now - parse_time(created)).total_seconds()
     return max(0.0, (UNORDERED_SECONDS if is_ordered_next else NEW_SECONDS) - age) if age >= 0 else 0.0

@@ -21,7 +21,7 @@ from provisioner.cluster.client import Cluster
 from provisioner.cluster.controller import Controller
 from provisioner.cluster.events import Events, Happened
 from provisioner.cluster.reconciler import Said, StatusReconciler, news_of
-from provisioner.cluster.source import Caches, Lookup, Object, Source
+from provisioner.cluster.source import Caches, Lookup, Object, Source, conditions_of
 from provisioner.inventory.addresses.allocate import Holders
 from provisioner.inventory.addresses.claims import AddressClaimer, ClaimBook, address_of, claims_of
 from provisioner.inventory.addresses.subnets import FreeAddresses
@@ -259,5 +259,5 @@ def _of_interest(body: Object | None) -> Any:
     if body is None:
         return None
     status = body.get("status") or {}
-    own = [c for c in status.get("conditions") or () if c.get("type") in OWNED.conditions]
+    own = conditions_of(body, *OWNED.conditions)
     return body["spec"], [status.get(field) for field in OWNED.fields], status.get("discovery"), own

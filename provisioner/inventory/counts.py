@@ -12,15 +12,14 @@ from typing import Any
 from provisioner.api import Rack
 from provisioner.api.codec import to_json
 from provisioner.api.conditions import condition_of
-from provisioner.cluster.source import Lookup
+from provisioner.cluster.source import Lookup, is_true_in
 
 Object = Mapping[str, Any]
 
 
 def is_ready(server: Object) -> bool:
-    """Whether a Server's condition Ready is True; the last one counts, as kubectl's patches may leave two."""
-    conditions = (server.get("status") or {}).get("conditions") or ()
-    return [condition.get("status") for condition in conditions if condition.get("type") == "Ready"][-1:] == ["True"]
+    """Whether a Server's condition Ready is True."""
+    return is_true_in(server, "Ready")
 
 
 Tally = Mapping[str, int]

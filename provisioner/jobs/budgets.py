@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from provisioner.api.wording import quantity
+from provisioner.cluster.source import is_true_in
 from provisioner.cluster.trim import IDENTITY, MOST_ENTRIES, picked
 from provisioner.jobs.pods import Pod, labels_of
 from provisioner.jobs.selectors import Selector, read_selector
@@ -111,5 +112,4 @@ def too_small_for(pods: Iterable[Pod], budgets: Iterable[Budget]) -> tuple[Budge
 
 
 def _is_ready(pod: Pod) -> bool:
-    conditions = (pod.get("status") or {}).get("conditions") or []
-    return any(condition["type"] == "Ready" and condition["status"] == "True" for condition in conditions)
+    return is_true_in(pod, "Ready")

@@ -18,6 +18,7 @@ from provisioner.api.node_contract import (
 )
 from provisioner.api.node_pool import NodePool
 from provisioner.api.pool_settings import PodJobs
+from provisioner.cluster.source import conditions_of
 from provisioner.cluster.trim import IDENTITY, MOST_ENTRIES, VALUE_LETTERS, controller_of, picked
 from provisioner.jobs.gangs import GANG_ANNOTATIONS, GANG_LABELS, gang_of
 from provisioner.jobs.selectors import Selector, parse_selector
@@ -153,7 +154,7 @@ def trim_pod(pod: dict[str, Any]) -> dict[str, Any] | None:
     if belongs_to_node(pod):
         return None
     spec, status = pod["spec"], pod.get("status") or {}
-    conditions = [each for each in status.get("conditions") or () if each.get("type") == "Ready"]
+    conditions = conditions_of(pod, "Ready")
     return {
         "apiVersion": pod["apiVersion"],
         "kind": pod["kind"],

@@ -20,10 +20,10 @@ from provisioner.api.node_contract import (
     read_boot_id,
 )
 from provisioner.api.node_facts import BootIntent, BootReport, NodeFacts
+from provisioner.cluster.source import is_true_in
 from provisioner.jobs.work import Work
 from provisioner.maintenance.node_refusals import Refusal
 from provisioner.maintenance.phases.budget import Budget
-from provisioner.maintenance.requests.request import conditions_of
 from provisioner.maintenance.steps import NodeWrite
 from provisioner.rules.assigned_image import ordered_image
 from provisioner.rules.bootability import find_without_image
@@ -129,24 +129,23 @@ class MaintenanceFacts:
 
 
 def read_node(body: Mapping[str, Any] | None) -> NodeView | None:
-    """A Node as the API server gives it. Of duplicate conditions Ready must be True in all."""
+    """A Node as the API server gives it."""
     if body is None:
         return None
     metadata = body["metadata"]
     annotations = metadata.get("annotations") or {}
     boot_id = read_boot_id(body)
-    ready = [c.get("status") for c in conditions_of(body) if c.get("type") == "Ready"]
     taints = [t for t in (body.get("spec") or {}).get("taints") or () if t.get("key") == MAINTENANCE_TAINT]
     facts = read_annotation(NodeFacts, annotations.get(NODE_FACTS_ANNOTATION))
     return NodeView(
         body=body,
         name=metadata["name"],
         uid=metadata.get("uid") or "",
-        ready=bool(ready) and all(s == "True" for s in ready),
+        ready=is_true_in(body, "Ready"),
         boot_id=boot_id,
         taint=taints[0].get("value") or "" if taints else None,
         taint_effect=taints[0].get("effect") if len(taints) == 1 else None,
-        held=any(c.get("type") == HOLD_REQUESTED and c.get("status") == "True" for c in conditions_of(body)),
+        held=is_true_in(body, HOLD_REQUESTED),
         intent=read_annotation(BootIntent, annotations.get(BOOT_INTENT_ANNOTATION)),
         has_intent=BOOT_INTENT_ANNOTATION in annotations,
         report=read_annotation(BootReport, annotations.get(BOOT_REPORT_ANNOTATION)),

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from typing import Any, Final
 
 from provisioner.api.maintenance import DISTURBING_PHASES, FINAL_PHASES
-from provisioner.cluster.source import Caches, Source, phase_of, spec_of, when_changed
+from provisioner.cluster.source import Caches, Source, conditions_of, is_true_in, phase_of, spec_of, when_changed
 from provisioner.maintenance.phases.budget import age_of, part_of
 from provisioner.rules.assigned_image import boots_of_pool
 from provisioner.rules.bootability import availability_of
@@ -113,14 +113,13 @@ def _of_server(server: Json | None) -> Any:
         (server or {}).get("metadata", {}).get("generation"),
         *(status.get(key) for key in ("order", "join", "imageDigest", "assignedImageRef", "verification")),
         *(status.get(key) for key in ("nodePoolRef", "assignedNodePoolRef")),
-        [c for c in status.get("conditions") or () if c.get("type") in ("Verified", "NodePrepared")],
+        conditions_of(server, "Verified", "NodePrepared"),
     )
 
 
 def _of_card(server: Json | None) -> Any:
     """What of a DPU matters to the server in which it sits."""
-    conditions = ((server or {}).get("status") or {}).get("conditions") or ()
-    return host_of(server), [c.get("status") for c in conditions if c.get("type") == "Ready"]
+    return host_of(server), is_true_in(server, "Ready")
 
 
 def _of_node(node: Json | None) -> Any:
@@ -136,6 +135,6 @@ def _of_node(node: Json | None) -> Any:
         (status.get("nodeInfo") or {}).get("bootID"),
         [
             (c.get("type"), c.get("status"), c.get("reason"), c.get("message") if "/" in str(c.get("type")) else None)
-            for c in status.get("conditions") or ()
+            for c in conditions_of(node)
         ],
     )

@@ -13,6 +13,7 @@ from provisioner.cluster.client import Cluster
 from provisioner.cluster.controller import Controller
 from provisioner.cluster.events import Events
 from provisioner.cluster.informer import Informer
+from provisioner.cluster.source import conditions_of
 from provisioner.power.act import Act, PowerSettings
 from provisioner.power.bmc.pool import BmcPool
 from provisioner.power.bmc_queues import BmcQueues
@@ -64,5 +65,5 @@ def build_power_controllers(
 def _concern(server: Mapping[str, Any]) -> tuple[Any, ...]:
     """What of a Server matters to its power at once. Its own reports and most conditions do not."""
     status = server.get("status") or {}
-    accepted = [(c.get("status"), c.get("reason")) for c in status.get("conditions") or () if c["type"] == "Accepted"]
+    accepted = [(c.get("status"), c.get("reason")) for c in conditions_of(server, "Accepted")]
     return server["metadata"].get("generation"), (status.get("order") or {}).get("id"), accepted

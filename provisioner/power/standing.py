@@ -18,6 +18,7 @@ from dataclasses import dataclass, replace
 from typing import Any, Final, Literal
 
 from provisioner.api.backoff import backoff_seconds, unspread
+from provisioner.cluster.source import conditions_of
 
 QueueName = Literal["New", "Prompt", "Slow", "Unreachable"]
 
@@ -51,8 +52,7 @@ class Standing:
 
 def recorded(server: Mapping[str, Any]) -> QueueName:
     """Where a Server begins with a new controller: in the queue where the one before has said that it is."""
-    conditions = (server.get("status") or {}).get("conditions") or ()
-    reason = next((one.get("reason") for one in conditions if one.get("type") == "PoweredOn"), None)
+    reason = next((one.get("reason") for one in conditions_of(server, "PoweredOn")), None)
     if reason in _UNREACHABLE_REASONS:
         return "Unreachable"
     return "Slow" if reason == SLOW_REASON else "New"

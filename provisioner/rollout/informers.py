@@ -9,7 +9,16 @@ from dataclasses import dataclass
 from typing import Any, Final
 
 from provisioner.api.node_contract import BOOT_REPORT_ANNOTATION, HOLD_REQUESTED, read_boot_id
-from provisioner.cluster.source import Caches, Lookup, Source, phase_of, spec_of, when_changed
+from provisioner.cluster.source import (
+    Caches,
+    Lookup,
+    Source,
+    conditions_of,
+    is_true_in,
+    phase_of,
+    spec_of,
+    when_changed,
+)
 from provisioner.rules.bootability import availability_of
 
 Json = Mapping[str, Any]
@@ -113,22 +122,17 @@ def _of_server(server: Json | None) -> Any:
         *(status.get(key) for key in ("nodePoolRef", "assignedNodePoolRef")),
         (status.get("power") or {}).get("state"),
         (status.get("verification") or {}).get("bootID"),
-        [
-            (c.get("type"), c.get("status"))
-            for c in status.get("conditions") or ()
-            if c.get("type") in ("Ready", "Verified")
-        ],
+        [(c.get("type"), c.get("status")) for c in conditions_of(server, "Ready", "Verified")],
     )
 
 
 def _of_node(node: Json | None) -> Any:
     if node is None:
         return None
-    conditions = (node.get("status") or {}).get("conditions") or ()
     return (
         read_boot_id(node),
         (node["metadata"].get("annotations") or {}).get(BOOT_REPORT_ANNOTATION),
-        [c.get("status") for c in conditions if c.get("type") == HOLD_REQUESTED],
+        is_true_in(node, HOLD_REQUESTED),
         (node.get("status") or {}).get("allocatable"),
     )
 
@@ -140,10 +144,10 @@ def _of_maintenance(maintenance: Json | None) -> Any:
         spec_of(maintenance).get("requestors"),
         phase_of(maintenance),
         (status.get("reboot") or {}).get("id"),
-        [(c.get("type"), c.get("status")) for c in status.get("conditions") or () if c.get("type") == "Succeeded"],
+        [c.get("status") for c in conditions_of(maintenance, "Succeeded")],
     )
 
 
 def _of_pool(pool: Json | None) -> Any:
     """What is wanted of it; and whether its status is there at all, which this rollout writes."""
-    return pool is None, spec_of(pool), not ((pool or {}).get("status") or {}).get("conditions")
+    return pool is None, spec_of(pool), not conditions_of(pool)

@@ -17,6 +17,7 @@ from provisioner.api.meta import parse_time
 from provisioner.api.node_contract import BOOT_REPORT_ANNOTATION, HOLD_REQUESTED, read_boot_id
 from provisioner.api.node_facts import BootReport
 from provisioner.api.server_status import UpgradeFailure
+from provisioner.cluster.source import is_true_in
 from provisioner.rollout.fleet import MemberState
 from provisioner.rollout.wait import Wait
 from provisioner.rules.bootability import find_excluded
@@ -115,13 +116,12 @@ def read_sign(node: Mapping[str, Any] | None) -> NodeSign | None:
     """Of a Node as the API server gives it."""
     if node is None:
         return None
-    conditions = (node.get("status") or {}).get("conditions") or ()
     annotations = node["metadata"].get("annotations") or {}
     report = read_annotation(BootReport, annotations.get(BOOT_REPORT_ANNOTATION))
     settled = report is not None and report.state in ("Staged", "Failed")
     return NodeSign(
         boot_id=read_boot_id(node),
-        held=any(c.get("type") == HOLD_REQUESTED and c.get("status") == "True" for c in conditions),
+        held=is_true_in(node, HOLD_REQUESTED),
         staged=report.id if report is not None and settled else None,
     )
 

@@ -16,6 +16,7 @@ from provisioner.api.image import Image
 from provisioner.api.maintenance import FINAL_PHASES, Maintenance
 from provisioner.api.node_pool import NodePool
 from provisioner.api.server import Server
+from provisioner.cluster.source import conditions_of
 from provisioner.rules.boot_order import is_settled
 
 PROGRESSING: Final = "Progressing"
@@ -114,7 +115,7 @@ def images_of_pool(pool: Mapping[str, Any] | None) -> frozenset[str]:
 def boots_of_pool(pool: Mapping[str, Any] | None) -> tuple[Any, ...]:
     """What of a NodePool, as JSON, a boot of its servers depends on: not how many of them are updated."""
     body = pool or {}
-    said = [c for c in (body.get("status") or {}).get("conditions") or () if c.get("type") == PROGRESSING]
+    said = conditions_of(body, PROGRESSING)
     progress = [(c.get("status"), c.get("reason"), c.get("observedGeneration")) for c in said]
     return pool is None, body.get("spec"), images_of_pool(body), progress
 

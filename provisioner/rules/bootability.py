@@ -8,6 +8,7 @@ from typing import Any, Final
 
 from provisioner.api import Image, NodePool, Rack, Server
 from provisioner.api.conditions import find_condition
+from provisioner.cluster.source import conditions_of
 from provisioner.rules.assigned_image import current_image_name
 from provisioner.rules.pool_of_server import booting_pool_name
 
@@ -57,11 +58,8 @@ def find_obstacle(server: Server, pool: NodePool | None, image: Image | None, ra
 
 def availability_of(image: Mapping[str, Any] | None) -> tuple[bool, list[tuple[str, str, str]]]:
     """What of an Image's JSON the words of an obstacle depend on: whether it is there, what is said of it."""
-    conditions = ((image or {}).get("status") or {}).get("conditions") or ()
-    told = ("Available", "Verified")
-    return image is None, [
-        (c.get("type"), c.get("status"), c.get("message")) for c in conditions if c.get("type") in told
-    ]
+    told = conditions_of(image, "Available", "Verified")
+    return image is None, [(c["type"], c["status"], c.get("message", "")) for c in told]
 
 
 def find_unaccepted(server: Server) -> Obstacle | None:

@@ -11,6 +11,7 @@ from provisioner.api import Server
 from provisioner.api.boot_stage import LATE
 from provisioner.api.maintenance import AGENT_METHODS
 from provisioner.api.meta import Condition
+from provisioner.cluster.source import conditions_of
 from provisioner.rules.bootability import REMEDY
 
 _ASKED_ELSEWHERE: Final = frozenset(("NoBMC", "NotAccepted", "Duplicate"))
@@ -66,7 +67,7 @@ def find_cause_in(body: Mapping[str, Any]) -> Cause | None:
             reason=str(c.get("reason") or ""),
             message=str(c.get("message") or ""),
         )
-        for c in status.get("conditions") or ()
+        for c in conditions_of(body)
     }
     by_agent = (status.get("order") or {}).get("method") in AGENT_METHODS
     return _find_cause(told, status.get("bootStage"), by_agent=by_agent)

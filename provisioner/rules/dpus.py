@@ -10,6 +10,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
 from provisioner.api import Server
+from provisioner.cluster.source import is_true_in
 from provisioner.rules.bootability import Obstacle
 
 
@@ -42,9 +43,7 @@ def awaited_by(server: Mapping[str, Any] | None) -> str | None:
     is_to_run = (
         spec.get("acceptance") == "Accepted" and spec.get("nodePoolRef") and spec.get("powerState", "On") == "On"
     )
-    conditions = ((server or {}).get("status") or {}).get("conditions") or ()
-    is_ready = any(each.get("type") == "Ready" and each.get("status") == "True" for each in conditions)
-    return host_of(server) if is_to_run and not is_ready else None
+    return host_of(server) if is_to_run and not is_true_in(server, "Ready") else None
 
 
 def awaiting(server: Mapping[str, Any]) -> Iterable[str]:

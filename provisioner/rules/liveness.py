@@ -21,7 +21,7 @@ from typing import Any, Final
 
 from provisioner.api.meta import read_time
 from provisioner.api.node_contract import read_boot_id
-from provisioner.cluster.source import spec_of
+from provisioner.cluster.source import conditions_of, spec_of
 from provisioner.cluster.trim import IDENTITY, VALUE_LETTERS, picked
 from provisioner.rules.bootability import without_remedy
 
@@ -190,7 +190,7 @@ def read_life(
     """A Node and its Lease as the API server gives them. Of duplicate conditions the most alive one counts."""
     if node is None:
         return None
-    conditions = (node.get("status") or {}).get("conditions") or ()
+    conditions = conditions_of(node)
     found = [condition for condition in conditions if condition.get("type") == "Ready"]
     said = {condition.get("status") for condition in found}
     boot_id = read_boot_id(node)

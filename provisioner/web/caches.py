@@ -17,7 +17,7 @@ from provisioner.api.node_contract import BOOT_REPORT_ANNOTATION, NODE_FACTS_ANN
 from provisioner.cluster.client import Cluster
 from provisioner.cluster.informer import Informer
 from provisioner.cluster.resources import NODES, of
-from provisioner.cluster.source import Lookup, Source, phase_of, spec_of
+from provisioner.cluster.source import Lookup, Source, conditions_of, phase_of, spec_of
 from provisioner.cluster.trim import without_managed_fields
 
 log = structlog.get_logger()
@@ -36,7 +36,7 @@ def trim_node(node: Object) -> Object:
     spec = node.get("spec") or {}
     conditions = [
         {key: value for key, value in condition.items() if key != "lastHeartbeatTime"}
-        for condition in status.get("conditions") or ()
+        for condition in conditions_of(node)
     ]
     return {
         "metadata": kept,

@@ -8,6 +8,7 @@ from typing import Any, Final, Literal, get_args
 
 from provisioner.api.boot_stage import BOOT_STAGES, LATE, is_late
 from provisioner.api.server import OrderReason
+from provisioner.cluster.source import conditions_of
 from provisioner.rules.cause import find_cause_in
 
 StateKey = Literal[
@@ -51,14 +52,13 @@ ON_ITS_WAY: Final = frozenset((*BOOT_STAGES, *get_args(OrderReason), "WaitsForDP
 """Causes for which a server that was ordered to boot needs nothing but time."""
 
 
-def conditions_of(body: Mapping[str, Any]) -> dict[str, Mapping[str, Any]]:
-    """By type, of an object's JSON."""
-    return {c["type"]: c for c in (body.get("status") or {}).get("conditions") or ()}
-
-
 def state_of(body: Mapping[str, Any]) -> StateKey:
     """Of a Server's JSON: by its lifecycle, and by the conditions that say how that goes."""
-    spec, status, told = body.get("spec") or {}, body.get("status") or {}, conditions_of(body)
+    spec, status, told = (
+        body.get("spec") or {},
+        body.get("status") or {},
+        {each["type"]: each for each in conditions_of(body)},
+    )
     lifecycle, acceptance = status.get("lifecycle"), spec.get("acceptance", "Pending")
     cause = find_cause_in(body)
     if acceptance == "Rejected" or lifecycle == "Retired":

@@ -28,7 +28,7 @@ from provisioner.cluster.controller import Controller
 from provisioner.cluster.events import Events
 from provisioner.cluster.reconciler import StatusReconciler
 from provisioner.cluster.resources import LEASES, NODE_LEASES, NODES, of
-from provisioner.cluster.source import Object, look_up
+from provisioner.cluster.source import Object, conditions_of, look_up
 from provisioner.rules.assigned_image import next_image_name
 from provisioner.rules.dpus import awaiting
 from provisioner.rules.liveness import LeaseWatch, NodeLife, read_life
@@ -191,8 +191,7 @@ def build_boot_controllers(
 def _is_judged(server: Mapping[str, Any]) -> bool:
     """Whether the inventory has said what it thinks of the Server; or was it ordered to boot before."""
     status = server.get("status") or {}
-    accepted = any(condition.get("type") == "Accepted" for condition in status.get("conditions") or ())
-    return accepted or status.get("order") is not None or bool(status.get("address"))
+    return bool(conditions_of(server, "Accepted")) or status.get("order") is not None or bool(status.get("address"))
 
 
 def _unfinished_by_server(maintenance: Mapping[str, Any]) -> Iterable[str]:

@@ -16,6 +16,7 @@ from provisioner.api.node_contract import (
 )
 from provisioner.cluster.client import Cluster
 from provisioner.cluster.resources import NODES
+from provisioner.cluster.source import is_true_in
 
 MANAGER: Final = "kubectl-provision"
 DISTURBANCES: Final = (REBOOT_REQUESTED, REIMAGE_REQUESTED, POWER_CYCLE_REQUESTED)
@@ -23,9 +24,8 @@ RELEASED: Final = (DRAIN_REQUESTED, HOLD_REQUESTED)
 
 
 def true_conditions(node: Mapping[str, Any] | None, types: tuple[str, ...]) -> list[str]:
-    """Which of `types` are True on the Node: of duplicates one that is True is enough."""
-    conditions = ((node or {}).get("status") or {}).get("conditions") or []
-    return [t for t in types if any(c.get("type") == t and c.get("status") == "True" for c in conditions)]
+    """Which of `types` are True on the Node."""
+    return [type_ for type_ in types if is_true_in(node, type_)]
 
 
 def condition_patch(

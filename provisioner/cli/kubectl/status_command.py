@@ -21,6 +21,7 @@ from provisioner.cli.kubectl.printing import clip, output_option, print_objects,
 from provisioner.cli.kubectl.targets import Target, Wish, find_targets
 from provisioner.cli.why.maintenance import blocker_words
 from provisioner.cluster.leadership import NoLeader, read_no_leader
+from provisioner.cluster.source import conditions_of, is_true_in
 from provisioner.rules.cause import find_cause
 from provisioner.rules.pool_of_server import current_pool_name
 
@@ -138,9 +139,8 @@ def _wide_row(target: Target, current: Maintenance | None, waits: str, now: date
 def _ready(node: Mapping[str, Any] | None) -> str | None:
     if node is None:
         return None
-    conditions = (node.get("status") or {}).get("conditions") or []
-    found = [c.get("status") for c in conditions if c.get("type") == "Ready"]
-    words = str(found[-1]) if found else "Unknown"
+    found = [c.get("status") for c in conditions_of(node, "Ready")]
+    words = "True" if is_true_in(node, "Ready") else str(found[-1]) if found else "Unknown"
     return f"{words},cordoned" if (node.get("spec") or {}).get("unschedulable") else words
 
 

@@ -13,6 +13,7 @@ from typing import Any, Final
 from provisioner.api import Maintenance, NodePool, Server
 from provisioner.api.maintenance import FINAL_PHASES
 from provisioner.api.node_contract import MAINTENANCE_TAINT, VERIFICATION_TAINT, read_boot_id
+from provisioner.cluster.source import conditions_of
 from provisioner.join.certificates.request import read_request
 from provisioner.join.mint import SERVER_LABEL
 from provisioner.rules.boot_order import is_settled
@@ -162,8 +163,7 @@ def denied_credentials(requests: Iterable[Body]) -> dict[str, str]:
     """By server, the certificate with which a renewal was asked for last, and denied as none is on record."""
     found: dict[str, tuple[str, str]] = {}
     for body in requests:
-        conditions = (body.get("status") or {}).get("conditions") or ()
-        if not any(each.get("type") == "Denied" and each.get("reason") == OLD_CERTIFICATE for each in conditions):
+        if not any(each.get("reason") == OLD_CERTIFICATE for each in conditions_of(body, "Denied")):
             continue
         request = read_request(body)
         user, prefix, name = request.username.partition("system:node:")

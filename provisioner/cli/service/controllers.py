@@ -17,7 +17,7 @@ from provisioner.cluster.controller import Controller
 from provisioner.cluster.events import EventRecorder
 from provisioner.cluster.health.process import Process
 from provisioner.cluster.metrics import Meters
-from provisioner.cluster.source import Source
+from provisioner.cluster.source import Source, conditions_of
 from provisioner.cluster.tracing.tracer import BootTracer
 from provisioner.jobs.slurm.workloads import share_slurm
 
@@ -111,7 +111,7 @@ def _count(meters: Meters, informers: SharedInformers, groups: Sequence[str]) ->
 def _hurry_unseen(servers: Source, controllers: Sequence[Controller]) -> None:
     """Who was registered while nobody led has waited longest. Nothing of what is listed here may outlive the call: the
     caller's frame lasts as long as it leads, and would keep every server as it was then."""
-    unseen = [body["metadata"]["name"] for body in servers.items() if not (body.get("status") or {}).get("conditions")]
+    unseen = [body["metadata"]["name"] for body in servers.items() if not conditions_of(body)]
     for controller in controllers:
         for name in unseen:
             controller.queue.hurry(name)

@@ -17,6 +17,7 @@ from provisioner.cli import printer
 from provisioner.cli.options import kubeconfig_option
 from provisioner.cluster.client import BUSY_SECONDS, Cluster, Object
 from provisioner.cluster.resources import BMC_SECRETS, NODES, SECRETS, ResourceType, of
+from provisioner.cluster.source import is_true_in
 from provisioner.inventory.retire import Contents, Deletion, claims_of, deletions, obstacles, portable
 
 _TYPES: Final[dict[str, ResourceType]] = {
@@ -115,8 +116,7 @@ def _read(cluster: Cluster, name: str) -> Contents:
 
 
 def _is_ready(node: Object) -> bool:
-    conditions = (node.get("status") or {}).get("conditions") or ()
-    return any(each.get("type") == "Ready" and each.get("status") == "True" for each in conditions)
+    return is_true_in(node, "Ready")
 
 
 def _delete(cluster: Cluster, step: Deletion) -> None:

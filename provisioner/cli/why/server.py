@@ -23,6 +23,7 @@ from provisioner.cli.kubectl.moments import ago
 from provisioner.cli.kubectl.printing import clip
 from provisioner.cli.why.subject import Subject
 from provisioner.cluster.recent_events import event_time, message_of
+from provisioner.cluster.source import conditions_of
 from provisioner.rules.assigned_image import next_image_name, ordered_image
 from provisioner.rules.requests import merge
 
@@ -33,7 +34,7 @@ OUR_TAINTS: Final = (MAINTENANCE_TAINT, VERIFICATION_TAINT, HOLD_TAINT)
 
 
 def _conditions(node: Mapping[str, Any] | None) -> list[Mapping[str, Any]]:
-    return ((node or {}).get("status") or {}).get("conditions") or []
+    return conditions_of(node)
 
 
 def pending_requests(subject: Subject) -> Iterable[str]:

@@ -7,6 +7,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Final, Literal
 
+from provisioner.cluster.source import conditions_of
 from provisioner.cluster.trim import IDENTITY, MOST_ENTRIES, VALUE_LETTERS, controller_of, picked
 from provisioner.health.checks.finding import printable
 from provisioner.health.jobs.manifest import ATTEMPT_ANNOTATION, BOOT_ANNOTATION, CHECK_LABEL, SERVER_LABEL
@@ -34,8 +35,7 @@ ABSENT: Final = JobState(phase="Absent")
 
 def trim_job(job: dict[str, Any]) -> dict[str, Any]:
     """What a cache keeps of the Job of a check."""
-    conditions = (job.get("status") or {}).get("conditions") or ()
-    ends = [each for each in conditions if each.get("type") in ("Complete", "Failed")]
+    ends = conditions_of(job, "Complete", "Failed")
     labels, annotations = job["metadata"].get("labels"), job["metadata"].get("annotations")
     return {
         "metadata": picked(job["metadata"], (*IDENTITY, "deletionTimestamp"))
@@ -50,7 +50,7 @@ def trim_job(job: dict[str, Any]) -> dict[str, Any]:
 def trim_pod(pod: dict[str, Any]) -> dict[str, Any]:
     """What is kept of the pod of a check, which is what its termination messages say, and what it waits for."""
     metadata, status = pod["metadata"], pod.get("status") or {}
-    scheduled = [each for each in status.get("conditions") or () if each.get("type") == "PodScheduled"]
+    scheduled = conditions_of(pod, "PodScheduled")
     return {
         "metadata": picked(metadata, (*IDENTITY, "creationTimestamp"))
         | {"labels": picked(metadata.get("labels"), (SERVER_LABEL,)), "ownerReferences": controller_of(metadata)},
@@ -99,9 +99,7 @@ def read_job(job: Mapping[str, Any], pods: Sequence[Mapping[str, Any]]) -> JobSt
 
 
 def _ending(job: Mapping[str, Any]) -> Mapping[str, Any] | None:
-    conditions = (job.get("status") or {}).get("conditions") or ()
-    ends = [c for c in conditions if c.get("type") in ("Complete", "Failed") and c.get("status") == "True"]
-    return ends[0] if ends else None
+    return next((each for each in conditions_of(job, "Complete", "Failed") if each.get("status") == "True"), None)
 
 
 def _container_statuses(pod: Mapping[str, Any]) -> Iterator[Mapping[str, Any]]:
@@ -157,8 +155,8 @@ def _waits_for(pods: Sequence[Mapping[str, Any]]) -> str:
         waiting = (container.get("state") or {}).get("waiting") or {}
         if waiting.get("reason") and waiting["reason"] not in CALM_WAITS:
             return printable(f"{name} waits: {waiting['reason']}: {waiting.get('message') or ''}", MAX_SAID)
-    for condition in status.get("conditions") or ():
-        if condition.get("type") == "PodScheduled" and condition.get("status") == "False":
+    for condition in conditions_of(pod, "PodScheduled"):
+        if condition.get("status") == "False":
             return printable(
                 f"{name} is not scheduled: {condition.get('message') or condition.get('reason')}", MAX_SAID
             )

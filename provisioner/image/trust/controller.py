@@ -18,7 +18,7 @@ from provisioner.cluster.controller import Controller
 from provisioner.cluster.events import Events, Happened
 from provisioner.cluster.reconciler import Said, StatusReconciler
 from provisioner.cluster.resources import CONFIG_MAPS, SYSTEM
-from provisioner.cluster.source import Object, Source, spec_of, when_changed
+from provisioner.cluster.source import Object, Source, conditions_of, spec_of, when_changed
 from provisioner.image.trust.document import NAME, Trust, parse_trust
 from provisioner.image.trust.judge import VERIFIED, judge
 from provisioner.rules.ownership import owned_by
@@ -101,5 +101,4 @@ def build_image_trust_controllers(
 
 def _judged(image: Mapping[str, Any] | None) -> tuple[Any, Any]:
     """What of an Image's JSON the verdict depends on, and the verdict: somebody else may have written it."""
-    conditions = ((image or {}).get("status") or {}).get("conditions") or ()
-    return spec_of(image), [each for each in conditions if each.get("type") == VERIFIED]
+    return spec_of(image), conditions_of(image, VERIFIED)

@@ -18,6 +18,7 @@ from cryptography.hazmat.primitives.asymmetric import ec, ed25519, rsa
 from cryptography.hazmat.primitives.serialization import Encoding
 from cryptography.x509.oid import NameOID
 
+from provisioner.cluster.source import conditions_of
 from provisioner.cluster.trim import IDENTITY, MOST_ENTRIES, VALUE_LETTERS, picked, without_managed_fields
 
 CREDENTIAL_EXTRA: Final = "authentication.kubernetes.io/credential-id"
@@ -96,11 +97,11 @@ def trim_request(csr: dict[str, Any]) -> dict[str, Any]:
     """What a copy keeps: the object as it is, for a decision is written back with it; of one that is larger than any
     kubelet's, or was denied, that it is there. See `is_whole`."""
     without_managed_fields(csr)
-    denied = any(each.get("type") == "Denied" for each in (csr.get("status") or {}).get("conditions") or ())
+    denied = conditions_of(csr, "Denied")
     if not denied and len(json.dumps(csr)) <= MAX_REQUEST_BYTES:
         return csr
     spec, status = csr["spec"], csr.get("status") or {}
-    conditions = [picked(each, ("type", "status", "reason"), VALUE_LETTERS) for each in status.get("conditions") or ()]
+    conditions = [picked(each, ("type", "status", "reason"), VALUE_LETTERS) for each in conditions_of(csr)]
     issued = picked(status, ("certificate",)) if len(status.get("certificate") or "") <= MAX_REQUEST_BYTES else {}
     return {
         **picked(csr, ("apiVersion", "kind")),
@@ -120,7 +121,7 @@ def is_whole(csr: Mapping[str, Any]) -> bool:
 
 def is_decided(csr: Mapping[str, Any]) -> bool:
     """Whether somebody approved, denied or failed it."""
-    return bool((csr.get("status") or {}).get("conditions"))
+    return bool(conditions_of(csr))
 
 
 def issued_credential(csr: Mapping[str, Any]) -> str | None:

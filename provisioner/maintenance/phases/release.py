@@ -19,11 +19,12 @@ from provisioner.api.maintenance import (
     Requestor,
 )
 from provisioner.api.meta import parse_time, rfc3339_micro
+from provisioner.cluster.source import conditions_of
 from provisioner.maintenance.facts import MaintenanceFacts, NodeView, taint_value
 from provisioner.maintenance.phases.closing import closing_effect, intended_drain
 from provisioner.maintenance.phases.kept_drain import may_reopen, reopen_step, stays_drained
 from provisioner.maintenance.phases.verdict import Verdict
-from provisioner.maintenance.requests.request import CONDITION_OF, RequestCondition, conditions_of, read_requests
+from provisioner.maintenance.requests.request import CONDITION_OF, RequestCondition, read_requests
 from provisioner.maintenance.status.node_status import NodeCondition, missing, none_planned
 from provisioner.maintenance.status.record import next_step, note, noted, set_blockers, with_conditions
 from provisioner.maintenance.steps import (

@@ -26,6 +26,7 @@ from provisioner.api.node_contract import (
     REBOOT_REQUESTED,
     REIMAGE_REQUESTED,
 )
+from provisioner.cluster.source import conditions_of
 
 ACTION_OF: Final[dict[str, MaintenanceAction]] = {
     REBOOT_REQUESTED: "Reboot",
@@ -94,13 +95,6 @@ def read_requests(node: Mapping[str, Any]) -> dict[str, RequestCondition]:
                 transition=read_time(condition.get("lastTransitionTime")),
             )
     return found
-
-
-def conditions_of(node: Mapping[str, Any]) -> list[Mapping[str, Any]]:
-    """status.conditions of a Node, of whatever is there what is a condition."""
-    status = node.get("status")
-    conditions = status.get("conditions") if isinstance(status, Mapping) else None
-    return [c for c in conditions if isinstance(c, Mapping)] if isinstance(conditions, list) else []
 
 
 def read_ask(condition: RequestCondition, since: datetime) -> Ask | Refusal:

@@ -15,7 +15,7 @@ from provisioner.api.conditions import find_condition
 from provisioner.api.maintenance import MaintenanceStatus
 from provisioner.api.meta import ConditionStatus, rfc3339
 from provisioner.api.node_contract import MAINTENANCE_CONDITIONS
-from provisioner.maintenance.requests.request import conditions_of
+from provisioner.cluster.source import conditions_of
 
 MAX_MESSAGE: Final = 1024
 
@@ -81,7 +81,7 @@ def conditions_patch(
 
 
 def _is_said(node: Mapping[str, Any], wanted: NodeCondition) -> bool:
-    there = [c for c in conditions_of(node) if c.get("type") == wanted.type]
+    there = conditions_of(node, wanted.type)
     if not there:
         return wanted.status == "False"
     return all(

@@ -6,7 +6,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import Any, Final
 
-from provisioner.cluster.source import Object, spec_of
+from provisioner.cluster.source import Object, conditions_of, spec_of
 from provisioner.cluster.work_queue import WorkQueue
 from provisioner.network.control.facts import Facts
 from provisioner.network.control.grants import DPU_LABEL
@@ -280,7 +280,7 @@ def _identity(body: Object) -> tuple[str, bool]:
 
 def _ready(attachment: Maybe) -> Any:
     status = (attachment or {}).get("status") or {}
-    return status.get("forwardingState"), [(c["type"], c["status"]) for c in status.get("conditions") or ()]
+    return status.get("forwardingState"), [(c["type"], c["status"]) for c in conditions_of(attachment)]
 
 
 def _server_part(body: Maybe) -> Any:
