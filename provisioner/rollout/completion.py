@@ -30,13 +30,16 @@ def expect_completion(
     fleet: Fleet, idle: int, busy: Iterable[Member], updating: int, parallel: int, now: datetime
 ) -> datetime | None:
     """When all of `idle` servers, the `busy` and the `updating` have the image, `parallel` at once, if every job ends
-    when it is expected to and nothing fails. None if that is not known of some job, or nothing may go on."""
+    when it is expected to and nothing fails. None if that is not known of some job, nothing may go on, or there are
+    none."""
     moment = now.timestamp()
     releases = [0.0] * idle
     ends = [member.runs.ends for member in busy if member.runs is not None]
     releases += [max(0.0, end - moment) for end in ends if end is not None]
     if len(releases) < idle + len(ends):
         return None
+    if not releases:
+        return now + fleet.attempt if updating else None
     if parallel < 1:
         return None
     latest = timedelta(seconds=lower_bound(releases, parallel, fleet.attempt.total_seconds()))

@@ -47,7 +47,7 @@ class Plan:
     held: servers that wait for something else than jobs, and for what. working: those that wait for jobs.
     stopped: why nothing at all goes on; None if something may.
     expected: when all servers have the image that can have it, should every job end when it is expected to and nothing
-    fail; None if that is not known. again: when time alone changes the plan.
+    fail; None if that is not known, or none of them is left. again: when time alone changes the plan.
     """
 
     stage: Stage
@@ -95,8 +95,8 @@ def plan(fleet: Fleet, strategy: UpgradeStrategy, now: datetime) -> Plan:
     room = Room(members, strategy, counts, stage)
     claims = _claim(idle, room, held)
     again = min((moment for moment in (again, stage.until) if moment is not None), default=None)
-    full = room.full_wait()
-    if full is not None and (not room.stage_has_room or not room.at_once):
+    full, is_any_left = room.full_wait(), bool(busy) or len(claims) < len(idle)
+    if is_any_left and full is not None and (not room.stage_has_room or not room.at_once):
         # No end of a job would let a server go on: nothing is kept free for it.
         held.update(dict.fromkeys((m.name for m in busy), full))
         return Plan(stage=stage, claims=tuple(claims), held=held, again=again)

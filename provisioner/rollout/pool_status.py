@@ -72,7 +72,7 @@ def _described(rollout: RolloutStatus, found: Plan | None, trouble: str | None) 
         rollout,
         stage=found.stage.name,
         message=_words(rollout, found)[:_MAX_WORDS],
-        expected_time=_expected(rollout, found) if rollout.completed_time is None else None,
+        expected_time=_expected(rollout, found),
         waits=tuple(WaitCount(reason=reason, count=count) for reason, count in sorted(found.wait_counts.items())),
         blockers=tuple(_blockers(found)),
     )

@@ -313,6 +313,7 @@ def test_when_it_is_complete_is_told_where_every_end_is_known() -> None:
     members = fleet(idle("a"), busy("b", "job-1", ends=2), attempt=timedelta(minutes=10))
     assert plan(members, strategy(), NOON).expected == NOON + timedelta(hours=2, minutes=10)
     assert plan(fleet(idle("a"), busy("b", "job-2")), strategy(), NOON).expected is None
+    assert plan(fleet(idle("a"), idle("b")), strategy(), NOON).expected == NOON + timedelta(minutes=10), "all at once"
     held = idle("c", excluded=Wait("Held", "by alice"))
     assert plan(fleet(idle("a"), held), strategy(), NOON).expected == NOON + timedelta(minutes=10), "of the rest"
     window = MaintenanceWindow(schedule="* * * * *", duration_seconds=60)
