@@ -12,6 +12,7 @@ from typing import Any
 from provisioner.api import Rack
 from provisioner.api.codec import to_json
 from provisioner.api.conditions import condition_of
+from provisioner.api.wording import quantity
 from provisioner.cluster.source import Lookup, is_true_in
 
 Object = Mapping[str, Any]
@@ -73,8 +74,8 @@ def rack_status(rack: Rack, tally: Tally, others: Iterable[Rack], now: datetime)
     elif not own:
         ready_condition = condition_of(rack, "Ready", True, "NoServers", "No server is registered in it", now)
     else:
-        waiting = f"; {pending} wait for acceptance: kubectl provision accept SERVER" if pending else ""
-        message = f"{ready} of {own} servers are Ready{waiting}"
+        waiting = f"; {pending} pending acceptance: kubectl provision accept SERVER" if pending else ""
+        message = f"{ready} of {quantity(own, 'server')} Ready{waiting}"
         reason = "ServersReady" if ready == own else "ServersNotReady"
         ready_condition = condition_of(rack, "Ready", ready == own, reason, message, now)
     return {"servers": own, "readyServers": ready, "pendingServers": pending, "conditions": [to_json(ready_condition)]}

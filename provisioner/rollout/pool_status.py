@@ -143,7 +143,7 @@ def _conditions(
 
 def _ready(numbers: Mapping[str, int], image: str) -> tuple[ConditionStatus, str, str]:
     own, unavailable, updated = numbers["desired"], numbers["unavailable"], numbers["updated"]
-    message = f"{own - unavailable} of {own} servers are Ready, {updated} run image {image}"
+    message = f"{own - unavailable} of {quantity(own, 'server')} Ready, {updated} with image {image}"
     if not own:
         return "True", "NoServers", message
     if unavailable:

@@ -10,6 +10,7 @@ from typing import Literal
 
 from provisioner.api.meta import rfc3339
 from provisioner.api.upgrade_strategy import UpgradeStrategy
+from provisioner.api.wording import quantity
 from provisioner.rollout.fleet import Fleet, Member
 
 StageName = Literal["Canary", "CanarySoak", "Wave", "WaveSoak", "Rest"]
@@ -89,7 +90,7 @@ def _stage_of(
         words = f"{part.name}: no server is in use that could be the first"
         return Stage(name=part.filling, limit=0, words=words, passed=number)
     if len(since) < count:
-        words = f"{part.name}: {len(since)} of {count} servers are in use with the new image"
+        words = f"{part.name}: {len(since)} of {quantity(count, 'server')} in use with the new image"
         return Stage(name=part.filling, limit=count, words=words, passed=number)
     over = since[count - 1] + part.soak_seconds if count else 0.0
     if now < over:

@@ -38,8 +38,8 @@ WAIT_WORDS: Final[Mapping[str, str]] = {
     "Wave": "for an earlier wave",
     "Parallel": "for those on their way (maxParallel)",
     "Unavailable": "until fewer are out of use (maxUnavailable)",
-    "Domain": "until fewer of their failure domain are out of use",
-    "Job": "for their jobs",
+    "Domain": "until fewer of the failure domain are out of use",
+    "Job": "for jobs to end",
     "Gang": "for a job that spans too many servers to be ended",
     "Held": "held by a person",
     "Excluded": "excluded from rollouts (spec.upgrades)",
@@ -47,7 +47,7 @@ WAIT_WORDS: Final[Mapping[str, str]] = {
     "Architecture": "of another architecture than the image",
     "Down": "out of use",
     "Failed": "failed, until a person decides",
-    "Absent": "not joined: their next boot brings the image",
+    "Absent": "not joined: the next boot brings the image",
 }
 """What follows the number of servers, by the reason."""
 _NAMES: Final = 3

@@ -128,7 +128,7 @@ def half_way() -> PoolView:
 
 def at_the_canary() -> PoolView:
     rollout = a_rollout(
-        stage="Canary", passed=0, message="canary: 0 of 1 servers are in use with the new image", expected_time=None,
+        stage="Canary", passed=0, message="canary: 0 of 1 server in use with the new image", expected_time=None,
         waits=(WaitCount(reason="Canary", count=7),), blockers=(),
     )  # fmt: skip
     servers = [a_server(number) for number in range(1, 9)]

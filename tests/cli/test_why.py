@@ -235,7 +235,7 @@ def in_a_rollout(found: Subject, **rollout: Any) -> Subject:
     assert found.pool is not None
     moving = RolloutStatus(
         image_ref="gpu-node-2", previous_image_ref="gpu-node-1", started_time=before(hours=1),
-        **{"message": "canary: 0 of 1 servers are in use with the new image", **rollout},
+        **{"message": "canary: 0 of 1 server in use with the new image", **rollout},
     )  # fmt: skip
     return replace(found, pool=replace(found.pool, status=NodePoolStatus(rollout=moving)))
 
@@ -267,9 +267,7 @@ def test_golden_a_server_that_waits_for_its_turn_says_what_for() -> None:
 
 def test_a_server_without_a_maintenance_says_what_its_pools_rollout_waits_for() -> None:
     told = section(render_why(in_a_rollout(subject())), "rollout")
-    assert told == (
-        "rollout NodePool gpu moves to Image gpu-node-2: canary: 0 of 1 servers are in use with the new image"
-    )
+    assert told == "rollout NodePool gpu moves to Image gpu-node-2: canary: 0 of 1 server in use with the new image"
 
 
 def test_a_server_that_runs_the_image_or_whose_pool_has_it_says_nothing_of_a_rollout() -> None:

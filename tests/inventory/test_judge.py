@@ -184,7 +184,7 @@ def test_a_rack_counts_its_servers() -> None:
         "readyServers": 1,
         "pendingServers": 1,
     }
-    words = "1 of 4 servers are Ready; 1 wait for acceptance: kubectl provision accept SERVER"
+    words = "1 of 4 servers Ready; 1 pending acceptance: kubectl provision accept SERVER"
     assert only(status) == ("False", "ServersNotReady", words)
     assert only(rack_status(THE_RACK, counted(SERVERS[0]), [], NOW))[:2] == ("True", "ServersReady")  # type: ignore[index]
     assert only(rack_status(THE_RACK, {}, [], NOW))[:2] == ("True", "NoServers")  # type: ignore[index]

@@ -8,6 +8,7 @@ from typing import Final
 
 import click
 
+from provisioner.api.wording import quantity
 from provisioner.boot.tls.announcement import NAME, render_announcement
 from provisioner.boot.tls.files import (
     ServerFiles,
@@ -86,7 +87,7 @@ def certificate_(
         kept = read_certificates(read_text(files.certificate), "certificate")[0]
         left = kept.not_valid_after_utc - now
         if is_issued_by(kept, signer.certificate) and left > timedelta(days=renew_within):
-            printer.say(f"{files.certificate} lasts {left.days} days more; nothing was done")
+            printer.say(f"{files.certificate} lasts {quantity(left.days, 'day')} more; nothing was done")
             return
     key = generate_key("rsa" if is_rsa(signer.certificate) else "ec")
     issued = issue_server_certificate(signer, key, addresses, days, now)
@@ -127,4 +128,5 @@ def announce_(authorities: tuple[Path, ...], key_file: Path, store: Path, days: 
     # Between the two an agent that asks refuses both, and asks again.
     write_whole(store / NAME, text, mode=0o644)
     write_whole(store / f"{NAME}.sig", signature, mode=0o644)
-    printer.say(f"{store / NAME}: {len(found)} authorities, for {days} days; copy both files to every boot host")
+    announced = f"{quantity(len(found), 'authority', 'authorities')}, for {quantity(days, 'day')}"
+    printer.say(f"{store / NAME}: {announced}; copy both files to every boot host")

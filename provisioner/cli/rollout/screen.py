@@ -2,7 +2,7 @@
 
 gpu moves from Image gpu-node-1 to gpu-node-2, since 2 h 5 min
 
-stage       canary: 0 of 1 servers are in use with the new image
+stage       canary: 0 of 1 server in use with the new image
 servers     8: 1 on its way, 6 wait, 1 failed
             [>>>>>>>.............................................!!!!!!!]
 """

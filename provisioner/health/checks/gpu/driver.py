@@ -133,14 +133,14 @@ def _lost(gpus: Sequence[PciFacts], facts: NodeFacts) -> Finding | None:
         return wrong(
             NAME,
             "GPUBroken",
-            observed=f"{len(broken)} of {len(gpus)} GPUs on PCI do not answer{where}{said}{_said(driver)}",
+            observed=f"no answer from {len(broken)} of {quantity(len(gpus), 'GPU')} on PCI{where}{said}{_said(driver)}",
             expected=f"an answer from {quantity(len(gpus), 'GPU')}",
             remedy=f"see what the driver says ({_LOG}); power-cycle the server; replace the GPU if it comes back so",
         )
     return wrong(
         NAME,
         "GPULost",
-        observed=f"{quantity(len(gpus), 'GPU')} on PCI, of which {answering} answer NVML{where}{said}{_said(driver)}",
+        observed=f"{quantity(len(gpus), 'GPU')} on PCI, {answering} answering NVML{where}{said}{_said(driver)}",
         expected=quantity(len(gpus), "GPU"),
         remedy="a GPU fell off the bus, or did not start: power-cycle the server (a reboot does not bring it back); "
         "reseat or replace the GPU if it comes back so",
