@@ -7,7 +7,7 @@ from typing import Any, ClassVar, Final, Literal
 
 from provisioner.api.gpu_settings import GpuSettings
 from provisioner.api.maintenance import RebootMethod
-from provisioner.api.rules import NAME_RULES, PRINTABLE_RULES
+from provisioner.api.rules import AMOUNT_PATTERN, NAME_RULES, PRINTABLE_RULES
 from provisioner.api.schema import FieldSchema, Rule, described
 
 WarningSignal = Literal["HUP", "INT", "QUIT", "USR1", "USR2", "TERM", "CONT", "URG", "WINCH"]
@@ -99,9 +99,11 @@ class MaintenanceSettings:
         ),
     )
     max_unavailable: int | str | None = described(
-        "How many of the pool's servers may be disturbed at once: a count, or a share such as 10% (rounded up). 10% if "
-        "absent.",
+        "How many of the pool's servers may be disturbed at once: a count, or a share such as 10% (rounded up). 0 "
+        "pauses. 10% if absent.",
         default=None,
+        minimum=0,
+        pattern=AMOUNT_PATTERN,
     )
     reboot_methods: tuple[RebootMethod, ...] = described(
         "Reboot methods in the order in which they are tried; all four, the gentlest first, if absent.",

@@ -63,6 +63,9 @@ CIDR_RULES: Final = (
 LABEL_PATTERN: Final = "^[a-z0-9]([-a-z0-9]*[a-z0-9])?$"
 SUBDOMAIN_PATTERN: Final = "^[a-z0-9]([-a-z0-9]*[a-z0-9])?([.][a-z0-9]([-a-z0-9]*[a-z0-9])?)*$"
 
+AMOUNT_PATTERN: Final = r"^(0|[1-9][0-9]{0,5})$|^(0|[1-9][0-9]?|100)%$"
+"""A count, or a share in percent."""
+
 NAME_RULES: Final = (
     Rule(
         f"self.matches('{SUBDOMAIN_PATTERN}')",

@@ -6,10 +6,9 @@ from dataclasses import dataclass
 from typing import ClassVar
 
 from provisioner.api.pool_settings import JobCheck
-from provisioner.api.rules import PRINTABLE_RULES
+from provisioner.api.rules import AMOUNT_PATTERN, PRINTABLE_RULES
 from provisioner.api.schema import FieldSchema, Rule, described
 
-_AMOUNT = r"^(0|[1-9][0-9]{0,5})$|^(0|[1-9][0-9]?|100)%$"
 LONGEST_SOAK_SECONDS = 2_592_000
 
 
@@ -75,7 +74,7 @@ class DomainCap:
         "How many servers of one such domain may be out of use at once, whatever the reason: a count, or a share of "
         "the pool's servers in it, such as 25% (rounded up).",
         minimum=0,
-        pattern=_AMOUNT,
+        pattern=AMOUNT_PATTERN,
     )
 
 
@@ -111,7 +110,7 @@ class Stragglers:
         default="2%",
         server_default="2%",
         minimum=0,
-        pattern=_AMOUNT,
+        pattern=AMOUNT_PATTERN,
     )
 
 
@@ -196,14 +195,14 @@ class UpgradeStrategy:
         "(rounded up). Servers that failed to get there count until somebody decides. 0 pauses. 10% if absent.",
         default=None,
         minimum=0,
-        pattern=_AMOUNT,
+        pattern=AMOUNT_PATTERN,
     )
     max_unavailable: int | str | None = described(
         "How many of the pool's servers may be out of use at once, whatever the reason, for another to be taken out: a "
         "count, or a share such as 25% (rounded up). 0 pauses. 25% if absent.",
         default=None,
         minimum=0,
-        pattern=_AMOUNT,
+        pattern=AMOUNT_PATTERN,
     )
     domains: tuple[DomainCap, ...] = described(
         "Caps for each failure domain, such as a rack or a leaf switch.",
@@ -249,7 +248,7 @@ class UpgradeStrategy:
         "such as 5% (rounded up). 5% if absent.",
         default=None,
         minimum=0,
-        pattern=_AMOUNT,
+        pattern=AMOUNT_PATTERN,
     )
     retried_time: str | None = described(
         "A person's decision to go on: what failed before that moment counts no more, and is tried again. Set by "

@@ -120,9 +120,13 @@ def spec_of(body: Mapping[str, Any] | None) -> Mapping[str, Any]:
 
 
 def conditions_of(body: Mapping[str, Any] | None, *types: str) -> list[Mapping[str, Any]]:
-    """status.conditions of an object's JSON, as whoever wrote them left them; of these types alone, if any is named."""
-    found = ((body or {}).get("status") or {}).get("conditions") or ()
-    return [each for each in found if not types or each.get("type") in types]
+    """status.conditions of an object's JSON, of whatever is there what is a condition; of these types alone, if any is
+    named."""
+    status = (body or {}).get("status")
+    found = status.get("conditions") if isinstance(status, dict) else None
+    if not isinstance(found, list):
+        return []
+    return [each for each in found if isinstance(each, dict) and (not types or each.get("type") in types)]
 
 
 def is_true_in(body: Mapping[str, Any] | None, type_: str) -> bool:

@@ -19,8 +19,8 @@ from collections.abc import Iterable, Sequence
 from typing import Final
 
 from provisioner.api.upgrade_strategy import Stragglers
-from provisioner.rollout.amounts import resolve_amount
 from provisioner.rollout.fleet import Fleet, Member
+from provisioner.rules.amounts import resolve_amount
 
 LEAST_SECONDS: Final = 900.0
 """A server that is empty sooner is closed outright: hardly a job would start there and end in so little time."""

@@ -26,7 +26,6 @@ from provisioner.cluster.reconciler import Reconciler
 from provisioner.cluster.resources import NODES, ResourceType, of
 from provisioner.cluster.source import Object, look_up, spec_of
 from provisioner.jobs.ended import Looks
-from provisioner.rollout.amounts import resolve_amount
 from provisioner.rollout.borrowed import Borrowed, Lending, lending_of
 from provisioner.rollout.closing import are_last
 from provisioner.rollout.course import (
@@ -58,6 +57,7 @@ from provisioner.rollout.plan import Plan, plan
 from provisioner.rollout.pool_status import pool_status
 from provisioner.rollout.requests import Act, Asker, find_acts, on_newest
 from provisioner.rollout.standing import Standing, Target, judge_standing, read_sign, target_of, without_records
+from provisioner.rules.amounts import resolve_amount
 
 __all__ = ["MANAGER", "RolloutController", "build_rollout_controllers"]
 

@@ -18,7 +18,6 @@ from typing import Final
 from provisioner.api.meta import rfc3339
 from provisioner.api.upgrade_strategy import UpgradeStrategy
 from provisioner.api.wording import quantity
-from provisioner.rollout.amounts import resolve_amount
 from provisioner.rollout.closing import find_closed, find_reserved, find_steered
 from provisioner.rollout.completion import expect_completion
 from provisioner.rollout.fleet import Fleet, Member, Occupancy
@@ -27,6 +26,7 @@ from provisioner.rollout.room import Room
 from provisioner.rollout.stage import Stage, find_stage
 from provisioner.rollout.wait import Wait, WaitReason
 from provisioner.rollout.windows import open_until, opens_next
+from provisioner.rules.amounts import resolve_amount
 
 _NO_TURN: Final[Mapping[str, Wait]] = {
     "Down": Wait("Down", "it is out of use; its turn comes when it is back"),

@@ -8,10 +8,10 @@ from typing import Final
 
 from provisioner.api.upgrade_strategy import UpgradeStrategy
 from provisioner.api.wording import quantity
-from provisioner.rollout.amounts import resolve_amount
 from provisioner.rollout.fleet import Member
 from provisioner.rollout.stage import Stage
 from provisioner.rollout.wait import Wait
+from provisioner.rules.amounts import resolve_amount
 
 DEFAULT_PARALLEL: Final = "10%"
 DEFAULT_UNAVAILABLE: Final = "25%"

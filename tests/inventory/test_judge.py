@@ -134,7 +134,7 @@ def test_a_transition_time_changes_with_the_status_alone() -> None:
 
 
 READY = {"conditions": [{"type": "Ready", "status": "True"}]}
-TWICE = {"conditions": [{"type": "Ready", "status": "True"}, {"type": "Ready", "status": "False"}]}
+TWICE = {"conditions": [{"type": "Ready", "status": "Unknown"}, {"type": "Ready", "status": "False"}]}
 SERVERS = [
     server("a", acceptance="Accepted", nodePoolRef="gpu") | {"status": READY | {"imageRef": "gpu-node-9f9f9f9f9f9f"}},
     server("b", acceptance="Accepted", nodePoolRef="gpu") | {"status": TWICE | {"imageRef": "old"}},

@@ -28,9 +28,11 @@ from tests.maintenance.situations import blocker
         ("10%", 11, 2),
         ("100%", 7, 7),
         ("50%", 3, 2),
+        (0, 100, 0),
+        ("0%", 100, 0),
     ],
 )
-def test_a_share_is_rounded_up_and_one_is_always_allowed(text: Any, servers: int, allowed: int) -> None:
+def test_a_share_is_rounded_up_and_0_pauses(text: Any, servers: int, allowed: int) -> None:
     wanted = pool(maintenance=MaintenanceSettings(max_unavailable=text))
     assert allowed_unavailable(wanted, servers) == allowed
 

@@ -10,10 +10,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from provisioner.api.upgrade_strategy import Canary, DomainCap, MaintenanceWindow, Stragglers, UpgradeStrategy, Wave
-from provisioner.rollout.amounts import resolve_amount
 from provisioner.rollout.fleet import Fleet, Member, Occupancy
 from provisioner.rollout.plan import Plan, plan
 from provisioner.rollout.wait import Wait
+from provisioner.rules.amounts import resolve_amount
 from tests.rollout.fleets import NOON, after, busy, fleet, idle, strategy, updated
 
 

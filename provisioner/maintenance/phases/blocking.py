@@ -137,10 +137,12 @@ def over_budget(facts: MaintenanceFacts) -> list[Blocked]:
     if budget is None or pool is None or budget.has_room:
         return []
     # The same words whoever has the slots: they stand in the status of each that waits.
-    words = (
-        f"NodePool '{pool.name}' allows {budget.allowed} of its servers to be out of use at once "
-        f"(spec.maintenance.maxUnavailable), and as many are: kubectl get maintenances"
-    )
+    words = f"Maintenances of NodePool '{pool.name}' are paused: spec.maintenance.maxUnavailable is 0"
+    if budget.allowed:
+        words = (
+            f"NodePool '{pool.name}' allows {budget.allowed} of its servers to be out of use at once "
+            f"(spec.maintenance.maxUnavailable), and as many are: kubectl get maintenances"
+        )
     return [("Budget", pool.name, words)]
 
 

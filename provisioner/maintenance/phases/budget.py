@@ -7,13 +7,13 @@ no slot, and a Maintenance that failed has given its slot back: one broken machi
 from __future__ import annotations
 
 import heapq
-import math
 from collections.abc import Callable, Collection, Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any, Final, Literal
 
 from provisioner.api.maintenance import DISTURBING_PHASES, Maintenance, holding_maintenance
 from provisioner.api.node_pool import NodePool
+from provisioner.rules.amounts import resolve_amount
 from provisioner.rules.requests import age
 
 DEFAULT_SHARE: Final = "10%"
@@ -42,13 +42,9 @@ class Budget:
 
 
 def allowed_unavailable(pool: NodePool, servers: int) -> int:
-    """maxUnavailable of a pool of so many servers; a share is rounded up, and at least one is always allowed."""
-    text = pool.spec.maintenance.max_unavailable
-    if text is None:
-        text = DEFAULT_SHARE
-    if isinstance(text, str) and text.endswith("%"):
-        return max(1, math.ceil(servers * int(text[:-1]) / 100))
-    return max(1, int(text))
+    """maxUnavailable of a pool of so many servers, the one that asks at least; 0 pauses."""
+    amount = pool.spec.maintenance.max_unavailable
+    return resolve_amount(DEFAULT_SHARE if amount is None else amount, max(1, servers))
 
 
 def count_budget(

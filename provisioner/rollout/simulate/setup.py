@@ -8,11 +8,11 @@ from typing import Final
 
 from provisioner.api.errors import NeedsHuman
 from provisioner.api.upgrade_strategy import Stragglers, UpgradeStrategy
-from provisioner.rollout.amounts import resolve_amount
 from provisioner.rollout.room import DEFAULT_PARALLEL
 from provisioner.rollout.simulate.policy import DrainInOrder, IdleOnly, Kured, Planner, Policy
 from provisioner.rollout.simulate.run import Scenario
 from provisioner.rollout.simulate.trace import TraceJob, mean_gpus, scale_trace
+from provisioner.rules.amounts import resolve_amount
 
 DAY: Final = 86400.0
 LOAD_DAYS: Final = 7.0

@@ -23,8 +23,8 @@ from provisioner.api.maintenance import DISTURBING_PHASES, FINAL_PHASES
 from provisioner.api.meta import parse_time
 from provisioner.api.upgrade_strategy import UpgradeStrategy
 from provisioner.cluster.resources import of
-from provisioner.rollout.amounts import resolve_amount
 from provisioner.rollout.standing import OUT_SECONDS, REQUESTOR
+from provisioner.rules.amounts import resolve_amount
 from provisioner.rules.requests import entry_of
 from tests.maintenance.chaos.fake_machine import Boot, FakeMachine
 from tests.maintenance.chaos.fake_workloads import FakeJob

@@ -1,4 +1,4 @@
-"""Counts and shares. Pure."""
+"""Counts and shares of servers, as people write them. Pure."""
 
 from __future__ import annotations
 
