@@ -87,9 +87,9 @@ class MaintenanceSettings:
 
     RULES: ClassVar[tuple[Rule, ...]] = (
         Rule(
-            "!has(self.maxUnavailable) || (type(self.maxUnavailable) == int ? self.maxUnavailable >= 1 : "
-            "self.maxUnavailable.matches('^[1-9][0-9]?%$|^100%$|^[1-9][0-9]{0,5}$'))",
-            "maxUnavailable is a count of at least 1, such as 2, or a share from 1% to 100%, such as 10%",
+            "!has(self.maxUnavailable) || (type(self.maxUnavailable) == int ? self.maxUnavailable >= 0 : "
+            f"self.maxUnavailable.matches('{AMOUNT_PATTERN}'))",
+            "maxUnavailable is a count, such as 2, or a share up to 100%, such as 10%; 0 pauses",
             field=".maxUnavailable",
         ),
         Rule(
@@ -102,8 +102,6 @@ class MaintenanceSettings:
         "How many of the pool's servers may be disturbed at once: a count, or a share such as 10% (rounded up). 0 "
         "pauses. 10% if absent.",
         default=None,
-        minimum=0,
-        pattern=AMOUNT_PATTERN,
     )
     reboot_methods: tuple[RebootMethod, ...] = described(
         "Reboot methods in the order in which they are tried; all four, the gentlest first, if absent.",

@@ -197,7 +197,7 @@ class StatusReconciler(Reconciler, Generic[S]):
         try:
             written = self._write(key, body, said.status or {})
         except NotFound:
-            return Spoken(said)  # the cache will say so
+            return Spoken(said, is_gone=True)  # the cache will say so
         self._settling.is_written(key)
         self.tell(body, said)
         return Spoken(said, written)
@@ -227,12 +227,13 @@ class StatusReconciler(Reconciler, Generic[S]):
 
 @dataclass(frozen=True)
 class Spoken(Generic[S]):
-    """What became of what was to be said: `said`, as it was confirmed; the object as it was written, if it was; and
-    for how many seconds it is put off."""
+    """What became of what was to be said: `said`, as it was confirmed; the object as it was written, if it was; for how
+    many seconds it is put off; and whether the object was deleted meanwhile."""
 
     said: S
     written: Object | None = None
     rest_seconds: float = 0.0
+    is_gone: bool = False
 
 
 def news_of(before: Condition | None, after: Condition, *, is_calm: Callable[[str], bool]) -> tuple[Happened, ...]:

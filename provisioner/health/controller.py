@@ -111,6 +111,8 @@ class HealthController(StatusReconciler[Decision]):
         if not isinstance(said, Decision):
             return said
         spoken, node = self.say(key, body, said), self._informers.nodes.get(key)
+        if spoken.is_gone:
+            return None
         again = self.again(said)
         if node is not None and taints_differ(spoken.written or body, node):
             with self.own.written_on(key, NODES, node):

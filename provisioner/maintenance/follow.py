@@ -26,7 +26,8 @@ WOKEN: Final = 16
 class MaintenanceInformers(Caches):
     """The caches that the executor follows. They may be stale: nothing that harms is decided on them.
 
-    pods: if given, a pod that comes or ends is noticed at once; else within a minute.
+    pods: if given, a pod that comes or ends is noticed at once, and nothing is done before all are known; else it is
+    noticed within a minute.
     """
 
     servers: Source

@@ -18,7 +18,7 @@ def _unavailable(bad: int | str, good: int | str) -> Row:
         "maintenance",
         {"maxUnavailable": bad},
         {"maxUnavailable": good},
-        "maxUnavailable is a count of at least 1, such as 2, or a share from 1% to 100%",
+        "maxUnavailable is a count, such as 2, or a share up to 100%, such as 10%; 0 pauses",
     )
 
 
@@ -134,8 +134,8 @@ POOL_SETTINGS = (
         {"driverVersion": "550.163.01"},
         "spec.verification.gpus.driverVersion",
     ),
-    _unavailable(0, 1),
-    _unavailable("0%", "1%"),
+    _unavailable(-1, 0),
+    _unavailable("-1%", "0%"),
     _unavailable("101%", "100%"),
     _unavailable("some", "10%"),
     _setting(

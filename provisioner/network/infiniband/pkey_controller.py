@@ -14,11 +14,12 @@ from provisioner.api.codec import decode, decode_shared, encode, to_json
 from provisioner.api.conditions import condition_of, find_condition
 from provisioner.api.errors import Conflict
 from provisioner.api.meta import ObjectMeta, rfc3339
-from provisioner.api.network_claim import ClaimHolder, NetworkClaimSpec, pkey_claim
+from provisioner.api.network_claim import ClaimHolder, NetworkClaimSpec, NetworkClaimStatus, pkey_claim
 from provisioner.api.network_pool import THE_POOL
 from provisioner.cluster.client import Cluster
 from provisioner.cluster.controller import Controller
 from provisioner.cluster.events import Events
+from provisioner.cluster.own_writes import BEHIND_SECONDS
 from provisioner.cluster.reconciler import Said, StatusReconciler
 from provisioner.cluster.resources import of
 from provisioner.cluster.source import Object, look_up
@@ -178,6 +179,11 @@ class Releases(StatusReconciler[Said]):
         self._pkeys = pkeys
         self.controller = Controller("infiniband-releases", self.reconcile)
 
+    def leave(self, key: str, body: Object | None) -> float | None:
+        if body is None:
+            return None
+        return self.advance(key, body) if self.shows_own_writes(key) else BEHIND_SECONDS
+
     def decide(self, key: str, body: Object) -> Said | float | None:
         claim = decode_shared(NetworkClaim, body)
         if pkey_of(claim) is None:
@@ -190,7 +196,8 @@ class Releases(StatusReconciler[Said]):
         if release.is_wanted or (released is None and self._is_held(claim, held)):
             return None
         if not release.is_over or released is None:
-            status = {"releasedTime": released or rfc3339(self._now()), "waitsFor": list(release.waits_for[:MAX_WAITS])}
+            since, waits = released or rfc3339(self._now()), tuple(release.waits_for[:MAX_WAITS])
+            status = to_json(NetworkClaimStatus(released_time=since, waits_for=waits))
             return Said(status=status, requeue_after_seconds=WAIT_SECONDS)
         # What is given to another VPC at once is asked of the API server itself, not of a cache.
         now = self._cluster.find(of(VPC), holder.name, namespace=holder.namespace)

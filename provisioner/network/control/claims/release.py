@@ -16,8 +16,9 @@ from typing import Any, Final
 import structlog
 
 from provisioner.api import VPC, NetworkClaim, VPCAttachment
-from provisioner.api.codec import decode_shared
+from provisioner.api.codec import decode_shared, to_json
 from provisioner.api.meta import Resource, rfc3339
+from provisioner.api.network_claim import NetworkClaimStatus
 from provisioner.cluster.client import Cluster
 from provisioner.cluster.controller import Controller
 from provisioner.cluster.events import Events
@@ -104,9 +105,12 @@ class Releases(StatusReconciler[Said]):
         self._moments: dict[str, int] = {}
         self.controller = controller("network-releases", self.reconcile)
 
-    def leave(self, key: str, body: Object | None) -> None:
+    def leave(self, key: str, body: Object | None) -> float | None:
+        if body is not None:  # somebody's finalizer keeps it: it says what it waits for all the same
+            return self.advance(key, body) if self.shows_own_writes(key) else BEHIND_SECONDS
         self._moments.pop(key, None)
         self._settling.is_written(key)
+        return None
 
     def decide(self, key: str, body: Object) -> Said | float | None:
         if body["spec"]["type"] not in _CONFIRMED_BY_DPUS:
@@ -141,8 +145,8 @@ class Releases(StatusReconciler[Said]):
             return BEHIND_SECONDS
         waits = sorted(set(dpus_with(claim, self._networks(body, claim))))
         if waits or self._is_needed(claim):
-            status = {"releasedTime": claim.status.released_time, "waitsFor": waits[:MOST_NAMED]}
-            return Said(status=status, requeue_after_seconds=WAITS_SECONDS)
+            status = NetworkClaimStatus(released_time=claim.status.released_time, waits_for=tuple(waits[:MOST_NAMED]))
+            return Said(status=to_json(status), requeue_after_seconds=WAITS_SECONDS)
         metadata = body["metadata"]
         self._cluster.delete(
             of(NetworkClaim), claim.name, uid=metadata["uid"], resource_version=metadata["resourceVersion"]
