@@ -2,7 +2,8 @@
 
 A call counts where a method of the client (`get`, `list`, `patch`…) is given a kind: a constant of
 `provisioner.cluster.resources`, `of(Kind)` or a class of `provisioner.api`. A function that passes a kind on to such a
-call counts as that call. What cannot be read so is in OPAQUE.
+call counts as that call, and what a reconciler owns of a status (`owned_by`) as a write of it. What cannot be read so
+is in OPAQUE.
 """
 
 from __future__ import annotations
@@ -52,7 +53,6 @@ OPAQUE: Final[dict[str, set[tuple[str, str]]]] = {
     "network/infiniband/controller.py": {
         ("patch", "infinibandnetworks"),
         ("create", "infinibandnetworks"),
-        ("patch", "infinibandfabrics/status"),
     },
     # The one call that names no kind, because there is only one.
     "jobs/pod_workloads.py": {("create", "pods/eviction")},
@@ -104,7 +104,7 @@ def rights_needed(account: str) -> dict[Right, set[str]]:
         for verb in ("list", "watch"):
             needed.setdefault((verb, kind.plural), set()).add("cli/service/groups.py")
     for name in _files(account):
-        found = set(_calls(name, wrappers)) | OPAQUE.get(name, set())
+        found = {*_calls(name, wrappers), *_owned(name)} | OPAQUE.get(name, set())
         for right in found:
             needed.setdefault(right, set()).add(name)
     return needed
@@ -223,6 +223,13 @@ def _calls(name: str, wrappers: dict[str, dict[str, set[tuple[str, str]]]]) -> I
             for kind in _kinds(call, function.bound) if verbs else ():
                 for verb, subresource in verbs:
                     yield verb, kind.plural + (subresource or _subresource(call))
+
+
+def _owned(name: str) -> Iterator[Right]:
+    """Statuses of which a reconciler in the file owns a part: the frame writes them."""
+    for call in ast.walk(ast.parse((ROOT / name).read_text())):
+        if isinstance(call, ast.Call) and _called(call) == "owned_by":
+            yield from (("patch", f"{kind.plural}/status") for kind in _kinds(call, {}))
 
 
 def _verbs(call: ast.Call, local: dict[str, set[tuple[str, str]]]) -> set[tuple[str, str]]:
