@@ -42,6 +42,8 @@ class Recorded:
 class AsTheServerSays:
     """An informer that is never behind."""
 
+    has_synced = True
+
     def __init__(self, cluster: Cluster) -> None:
         self._cluster = cluster
 
