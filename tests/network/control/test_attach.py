@@ -173,6 +173,9 @@ def test_a_vni_is_not_free_before_the_addresses_that_are_claimed_in_its_name(wor
     world.controllers = [each for each in world.controllers if each.name != "network-attachments"]
     world.remove(VPC, "main", "blue")
     world.settle(40)
+    written = len(world.door.writes)
+    world.settle(90)
+    assert world.door.writes[written:] == [], "that it waits for nobody is said once"
     assert {f"vni-{had}", f"vni-{had}.{address}"} <= set(world.claims())
     world.lead()
     world.settle(40)
