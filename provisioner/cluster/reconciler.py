@@ -100,9 +100,9 @@ class Reconciler(ABC):
     """Brings one object at a time closer to what is wanted, by its key. Usable from several threads."""
 
     def __init__(self, source: Source, *, caches: Iterable[Source], own: OwnWrites) -> None:
-        """source: the objects. caches: what else is read to decide on one. own: what was written, by key."""
+        """source: the objects. caches: all that is read, with `source`. own: what was written, by key."""
         self._source = source
-        self._caches = (source, *caches)
+        self._caches = tuple(caches)
         self.own = own
 
     def reconcile(self, key: str) -> float | None:

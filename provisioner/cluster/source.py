@@ -52,10 +52,6 @@ class Caches:
         found = (getattr(self, each.name) for each in fields(self))
         return tuple(each for each in found if each is not None)
 
-    @property
-    def have_synced(self) -> bool:
-        return all(each.has_synced for each in self.all)
-
 
 class Snapshot:
     """A `Source` of objects that were read once, by name: nothing in it changes."""

@@ -38,7 +38,7 @@ class Counting(StatusReconciler[Said]):
             site.cluster,  # type: ignore[arg-type]
             site.racks,
             site.events,
-            caches=(site.others,),
+            caches=(site.racks, site.others),
             now=lambda: site.now,
             rng=random.Random(1),
             settle_seconds=SETTLE_SECONDS,

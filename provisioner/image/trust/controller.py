@@ -67,7 +67,7 @@ class ImageTrustController(StatusReconciler[Said]):
     def __init__(
         self, cluster: Cluster, images: Source, trust: TrustReader, events: Events, *, now: Callable[[], datetime]
     ) -> None:
-        super().__init__(cluster, images, events, caches=(), now=now)
+        super().__init__(cluster, images, events, caches=(images,), now=now)
         self._trust = trust
 
     def decide(self, key: str, body: Object) -> Said:
