@@ -40,6 +40,8 @@ settings.register_profile("random", settings.get_profile("repeatable"), derandom
 settings.load_profile("repeatable")
 
 HERE: Final = Path(__file__).parent
+ANSWER_SECONDS: Final = 180.0
+"""For which a shared API server may be silent: the machine under it has been seen to stand still for 45 s."""
 REAL_PARTS: Final = frozenset(
     {"binaries", "tools", "programs", "network", "namespace", "browser", "booted_machine", "other_machine"}
 )
@@ -196,7 +198,7 @@ def cluster(control_plane: ControlPlane) -> Cluster:
     """The administrator's door to the shared control plane."""
     from provisioner.cluster.client import Cluster
 
-    return Cluster.connect(control_plane.kubeconfig, user_agent="provisioner-tests")
+    return Cluster.connect(control_plane.kubeconfig, user_agent="provisioner-tests").with_timeout(ANSWER_SECONDS)
 
 
 @pytest.fixture(scope="session")
@@ -209,7 +211,8 @@ def account(control_plane: ControlPlane, tmp_path_factory: pytest.TempPathFactor
 
     @cache
     def connect(name: str) -> Cluster:
-        found = Cluster.connect(kubeconfig_of(control_plane, folder, of_account(name)), user_agent="provisioner-tests")
+        kubeconfig = kubeconfig_of(control_plane, folder, of_account(name))
+        found = Cluster.connect(kubeconfig, user_agent="provisioner-tests").with_timeout(ANSWER_SECONDS)
         until(lambda: may_begin(found))
         return found
 

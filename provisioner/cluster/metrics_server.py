@@ -1,8 +1,8 @@
 """The HTTP server of metrics: a thread for each request, and few of them.
 
 Whoever reaches the port may connect and say nothing. Of one address there are few connections at a time, and of all
-together so many that neither threads nor descriptors run out: one more is closed, and so is the one that has been there
-longest, of the address that has most. Who asks from elsewhere is answered meanwhile.
+together so many that neither threads nor descriptors run out: for one more, that of the address with the most is closed
+which has been there longest. One more of that address is closed, too; who asks from elsewhere takes its place.
 """
 
 from __future__ import annotations
@@ -31,6 +31,8 @@ class _Server(ThreadingMixIn, WSGIServer):
     def __init__(self, *args: Any, **more: Any) -> None:
         self._lock = threading.Lock()
         self._open: dict[socket.socket, str] = {}
+        self._ending: set[socket.socket] = set()
+        """Closed for another one, and their threads not yet at their end."""
         super().__init__(*args, **more)
 
     def process_request(self, request: Any, client_address: Any) -> None:
@@ -42,18 +44,27 @@ class _Server(ThreadingMixIn, WSGIServer):
     def shutdown_request(self, request: Any) -> None:
         with self._lock:
             self._open.pop(request, None)
+            self._ending.discard(request)
         super().shutdown_request(request)
 
     def _admits(self, request: socket.socket, source: str) -> bool:
         with self._lock:
             counts = Counter(self._open.values())
-            if counts[source] < MOST_OF_ONE and len(self._open) < MOST_CONNECTIONS:
+            has_most = counts[source] >= MOST_OF_ONE
+            if has_most or len(self._open) >= MOST_CONNECTIONS:
+                if len(self._ending) >= MOST_OF_ONE:
+                    return False
+                self._end_the_oldest_of(source if has_most else counts.most_common(1)[0][0])
+            if not has_most:
                 self._open[request] = source
-                return True
-            busiest = source if counts[source] >= MOST_OF_ONE else counts.most_common(1)[0][0]
-            with suppress(OSError):  # it may be gone already
-                next(each for each, who in self._open.items() if who == busiest).shutdown(socket.SHUT_RDWR)
-            return False
+            return not has_most
+
+    def _end_the_oldest_of(self, source: str) -> None:
+        oldest = next(each for each, who in self._open.items() if who == source)
+        del self._open[oldest]
+        self._ending.add(oldest)
+        with suppress(OSError):  # it may be gone already
+            oldest.shutdown(socket.SHUT_RDWR)
 
 
 class _Server6(_Server):

@@ -13,7 +13,7 @@ import click
 from provisioner.api.errors import NeedsHuman
 from provisioner.cli import printer
 from provisioner.cli.lab.parts import demo_state, describe_demo_rack, kubectl, obtain_parts
-from provisioner.cli.options import stop_on_signals
+from provisioner.node.stop_signals import stop_on_signals
 
 name_option = click.option(
     "--name", default="demo", show_default=True, help="Name of the lab; several may run at once."

@@ -20,9 +20,9 @@ from provisioner.cli.lab.parts import (
     require_root,
     run_step,
 )
-from provisioner.cli.options import stop_on_signals
 from provisioner.cli.progress import Progress
 from provisioner.lab.demo.state import DemoState, is_running
+from provisioner.node.stop_signals import stop_on_signals
 
 KUBECTL_SECONDS: Final = 60
 

@@ -7,8 +7,9 @@ from pathlib import Path
 
 import click
 
-from provisioner.cli.options import kubeconfig_option, stop_on_signals
+from provisioner.cli.options import kubeconfig_option
 from provisioner.cluster.trim import without_managed_fields
+from provisioner.node.stop_signals import stop_on_signals
 
 _FILE = click.Path(dir_okay=False, exists=True, path_type=Path)
 

@@ -9,8 +9,9 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from provisioner.api.errors import Refused
-from provisioner.cli.options import kubeconfig_option, stop_on_signals
+from provisioner.cli.options import kubeconfig_option
 from provisioner.cli.service.registry_options import access_of, registry_options
+from provisioner.node.stop_signals import stop_on_signals
 
 if TYPE_CHECKING:
     from provisioner.boot.host.service import BootCaches

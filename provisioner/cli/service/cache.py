@@ -6,7 +6,7 @@ from pathlib import Path
 
 import click
 
-from provisioner.cli.options import stop_on_signals
+from provisioner.node.stop_signals import stop_on_signals
 
 GIGABYTE = 10**9
 

@@ -12,7 +12,8 @@ from typing import TYPE_CHECKING, Final
 
 import click
 
-from provisioner.cli.options import kubeconfig_option, stop_on_signals
+from provisioner.cli.options import kubeconfig_option
+from provisioner.node.stop_signals import stop_on_signals
 
 if TYPE_CHECKING:
     from provisioner.cluster.client import Cluster

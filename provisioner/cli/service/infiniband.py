@@ -7,7 +7,8 @@ from pathlib import Path
 
 import click
 
-from provisioner.cli.options import kubeconfig_option, stop_on_signals
+from provisioner.cli.options import kubeconfig_option
+from provisioner.node.stop_signals import stop_on_signals
 
 _FILE = click.Path(path_type=Path, dir_okay=False)
 

@@ -9,7 +9,8 @@ from pathlib import Path
 
 import click
 
-from provisioner.cli.options import kubeconfig_option, stop_on_signals
+from provisioner.cli.options import kubeconfig_option
+from provisioner.node.stop_signals import stop_on_signals
 
 
 def _place(ctx: click.Context, parameter: click.Parameter, text: str) -> tuple[str, int]:

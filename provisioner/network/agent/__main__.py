@@ -10,9 +10,7 @@ import contextlib
 import dataclasses
 import json
 import re
-import signal
 import sys
-import threading
 from collections.abc import Sequence
 from ipaddress import AddressValueError, IPv4Address
 from pathlib import Path
@@ -35,6 +33,7 @@ from provisioner.network.agent.exchanging import ExchangingKernel
 from provisioner.network.agent.follow import follow
 from provisioner.network.agent.nft import NftRefused
 from provisioner.network.agent.observe import Observed
+from provisioner.node.stop_signals import stop_on_signals
 
 _LONGEST_INTERFACE: Final = 15
 _LARGEST_PORT: Final = 65535
@@ -142,9 +141,7 @@ def _cache(arguments: argparse.Namespace) -> ImageCache:
 
 
 def _run(kernel: ExchangingKernel, root: str, boot: BootServer | None) -> int:
-    stop = threading.Event()
-    for number in (signal.SIGTERM, signal.SIGINT):
-        signal.signal(number, lambda *_: stop.set())
+    stop = stop_on_signals()
     tools = Tools()
     card = CardWorker(lambda wanted: configure(wanted, tools), _say)
     follow(kernel, root, _say, stop, boot, card, watch_routes=kernel.watch)
