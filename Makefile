@@ -31,23 +31,23 @@ setup: ## Install what is missing: Debian packages and a virtual environment out
 	@bin/setup
 
 demo: ## Boot a virtual rack of two servers until both are Ready nodes
-	@bin/provisioner lab up --name $(LAB)
+	@bin/lab up --name $(LAB)
 
 demo-shell: ## Open a shell in the demo, with kubectl and provisioner on its PATH
-	@bin/provisioner lab shell --name $(LAB)
+	@bin/lab shell --name $(LAB)
 
 demo-rollout: ## Move the demo's servers to another image (one of them waits for its job) and show the progress
-	@bin/provisioner lab rollout --name $(LAB)
+	@bin/lab rollout --name $(LAB)
 
 demo-reimage: ## Reimage one server of the demo when its job has ended
-	@bin/provisioner lab reimage --name $(LAB)
+	@bin/lab reimage --name $(LAB)
 
 demo-down: ## Stop the demo, and remove its processes, namespaces and mounts
-	@bin/provisioner lab down --name $(LAB)
+	@bin/lab down --name $(LAB)
 
 demo-vpc: ## Test the isolation of two tenants with the same addresses on virtual DPUs; KEEP=1 leaves it running
 	@bin/setup --networks >/dev/null
-	@bin/provisioner lab vpc --name $(if $(filter file,$(origin LAB)),vpc,$(LAB)) $(if $(KEEP),--keep)
+	@bin/lab vpc --name $(if $(filter file,$(origin LAB)),vpc,$(LAB)) $(if $(KEEP),--keep)
 
 test: lint ## Run all tests, the boot of a virtual rack among them; REPEAT=5 runs them five times, BUSY=2 beside two busy cores
 	@bin/setup --tests >/dev/null
@@ -115,7 +115,7 @@ bench: ## Measure against peers and bounds in the same run, on an idle machine; 
 	@$(PYTHON) -m tests.benchmarks $(BENCH)
 
 package: ## Build the wheel, the container images and the chart into dist/, reproducibly
-	@$(PYTHON) -m provisioner.packages $(if $(MIRROR),--mirror $(MIRROR)) $(foreach machine,$(MACHINES),--machine $(machine))
+	@$(PYTHON) -m artefacts $(if $(MIRROR),--mirror $(MIRROR)) $(foreach machine,$(MACHINES),--machine $(machine))
 
 package-ansible: SETUP = --python
 package-ansible: ## Build the Ansible collection into dist/

@@ -19,14 +19,14 @@ import pytest
 import structlog
 from hypothesis import HealthCheck, settings
 
+from lab.binaries.obtain import Binaries, find_binaries
 from provisioner.api.errors import NeedsHuman
 from provisioner.api.schema import API_VERSION
-from provisioner.lab.binaries.obtain import Binaries, find_binaries
 from tests.tools import CACHE, IN_CI, missing
 
 if TYPE_CHECKING:
+    from lab.control_plane.plane import ControlPlane
     from provisioner.cluster.client import Cluster
-    from provisioner.lab.control_plane.plane import ControlPlane
     from tests.http_peer import HttpPeer
 
 
@@ -134,9 +134,9 @@ def binaries() -> Binaries:
 def control_plane(binaries: Binaries, tmp_path_factory: pytest.TempPathFactory) -> Iterator[ControlPlane]:
     """A running control plane with the project's manifests in it. It shares two cores with emulated machines: whoever
     connects to it is more patient than with a real one."""
+    from lab.control_plane.plane import ControlPlane
     from provisioner.cluster import transport
     from provisioner.cluster.client import Cluster
-    from provisioner.lab.control_plane.plane import ControlPlane
 
     with (
         pytest.MonkeyPatch.context() as patch,

@@ -10,7 +10,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass, field
 from typing import Final, TypeVar
 
-from provisioner.lab.machine.lost_timer import timer_was_lost
+from lab.machine.lost_timer import timer_was_lost
 
 BOUND_SECONDS: Final = 400
 """Generous: a busy machine is several times slower."""

@@ -8,11 +8,11 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
+from lab.control_plane.pki import Authority
+from lab.control_plane.plane import ControlPlane, render_kubeconfig
 from provisioner.api.errors import Refused
 from provisioner.cluster.client import Cluster
 from provisioner.cluster.resources import CLUSTER_ROLES, CONFIG_MAPS, NODES, ResourceType
-from provisioner.lab.control_plane.pki import Authority
-from provisioner.lab.control_plane.plane import ControlPlane, render_kubeconfig
 
 
 def of_account(name: str) -> str:

@@ -10,13 +10,13 @@ import tempfile
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
+from lab.binaries.etcd_tools import obtain_etcd_tools
+from lab.binaries.helm import obtain_helm
+from lab.cli.parts import Report, build_demo_image, demo_state, obtain_parts
+from lab.tools import ARM64_PACKAGES, obtain_tools
 from provisioner.api.errors import ProvisionerError
-from provisioner.cli.lab.parts import Report, build_demo_image, demo_state, obtain_parts
 from provisioner.cli.progress import Progress
 from provisioner.image.toolkit.build import obtain_toolkit
-from provisioner.lab.binaries.etcd_tools import obtain_etcd_tools
-from provisioner.lab.binaries.helm import obtain_helm
-from provisioner.lab.tools import ARM64_PACKAGES, obtain_tools
 from tests.ansible.hosts import PACKAGES as BOOT_HOST
 from tests.ansible.wheels import obtain_wheels
 from tests.jobs.slurm_site import PACKAGES as SLURM

@@ -10,8 +10,8 @@ from typing import NoReturn
 
 import pytest
 
-from provisioner.cli.lab.parts import demo_state
-from provisioner.lab.tools import PACKAGES, Tools, content_key
+from lab.cli.parts import demo_state
+from lab.tools import PACKAGES, Tools, content_key
 
 CACHE = demo_state("tests").cache
 IN_CI = os.environ.get("CI") == "true"

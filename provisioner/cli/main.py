@@ -28,11 +28,11 @@ COMMANDS: Final[Mapping[str, str]] = {
     "authorizer": "provisioner.cli.service.authorizer:authorizer",
     "boot": "provisioner.cli.boot.group:boot",
     "cache": "provisioner.cli.service.cache:cache",
+    "control-plane-flags": "provisioner.cli.control_plane.command:control_plane_flags",
     "controller": "provisioner.cli.service.controller:controller",
     "crds": "provisioner.cli.service.manifests:crds",
     "image": "provisioner.cli.service.image:image",
     "infiniband": "provisioner.cli.service.infiniband:infiniband",
-    "lab": "provisioner.cli.lab.command:lab",
     "manifests": "provisioner.cli.service.manifests:manifests",
     "rack": "provisioner.cli.service.rack:rack",
     "reflector": "provisioner.cli.service.reflector:reflector",
@@ -155,12 +155,11 @@ def provisioner(ctx: click.Context, log_json: bool, verbose: bool) -> None:
     """Turn servers without an operating system into Kubernetes nodes.
 
     \b
-    Set up:    manifests, crds, image keygen, image build, image publish
+    Set up:    control-plane-flags, manifests, crds, image keygen, image build, image publish
     Serve:     boot (on each boot host), cache (in a rack), controller, web, authorizer (anywhere)
     Operate:   rack register, accept, and kubectl (the same as kubectl provision)
     See:       boot explain, boot trace, boot replay (why a machine does not boot)
     Later:     crds migrate, image keys, restore, rack retire
-    Try:       lab up
     """
     configure_logging(json=log_json, verbose=verbose)
     if (service := ctx.invoked_subcommand) in SERVICES:
@@ -194,7 +193,8 @@ def kubectl() -> None:
 provisioner.add_command(kubectl)
 
 
-def _run(group: click.Group, name: str) -> None:
+def run_group(group: click.Group, name: str) -> None:
+    """Run the command line of this process; what a person can do about an error is said after it."""
     forbid_core_dumps()
     try:
         group.main(sys.argv[1:], prog_name=name)
@@ -208,13 +208,13 @@ def _run(group: click.Group, name: str) -> None:
 
 def main() -> None:
     """Entry point of `provisioner`."""
-    _run(provisioner, "provisioner")
+    run_group(provisioner, "provisioner")
 
 
 def kubectl_plugin() -> None:
     """Entry point of `kubectl-provision`, which kubectl finds on the PATH."""
     configure_logging(json=False, verbose=False)
-    _run(kubectl, "kubectl provision")
+    run_group(kubectl, "kubectl provision")
 
 
 def kubectl_completion() -> None:

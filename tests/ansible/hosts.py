@@ -11,7 +11,7 @@ from typing import Any, Final
 
 import yaml
 
-from provisioner.lab.tools import Tools
+from lab.tools import Tools
 from tests.ansible.runs import Installed, Run
 from tests.boot.dhcp.wire import Namespace
 

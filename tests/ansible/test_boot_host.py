@@ -13,12 +13,12 @@ from typing import Any
 
 import pytest
 
+from artefacts.wheel import build_wheel
+from lab.control_plane.pki import Authority
+from lab.control_plane.plane import ControlPlane
 from provisioner.api import Rack, Server
 from provisioner.cluster.client import Cluster
 from provisioner.cluster.resources import of
-from provisioner.lab.control_plane.pki import Authority
-from provisioner.lab.control_plane.plane import ControlPlane
-from provisioner.packages.wheel import build_wheel
 from tests.ansible.hosts import PACKAGES, Host, host_in
 from tests.ansible.runs import ROOT, Installed
 from tests.ansible.wheels import obtain_wheels

@@ -11,10 +11,10 @@ from typing import Any
 import pytest
 import yaml
 
+from lab.control_plane.plane import ControlPlane
 from provisioner.api import Server
 from provisioner.cluster.client import PAGE_SIZE, Cluster
 from provisioner.cluster.resources import of
-from provisioner.lab.control_plane.plane import ControlPlane
 from tests.ansible.runs import Installed
 
 EVIL = "{{ lookup('pipe', 'id') }}"

@@ -7,10 +7,10 @@ from pathlib import Path
 
 import pytest
 
+from lab.control_plane.plane import ControlPlane
 from provisioner.api import Rack, Server
 from provisioner.cluster.client import Cluster
 from provisioner.cluster.resources import BMC_SECRETS, SECRETS, of
-from provisioner.lab.control_plane.plane import ControlPlane
 from tests.ansible.runs import Installed, Run
 
 pytestmark = pytest.mark.long

@@ -9,11 +9,11 @@ from typing import Any
 
 import pytest
 
+from lab.control_plane.plane import ControlPlane
 from provisioner.api import Image, NodePool
 from provisioner.cluster.client import Cluster
 from provisioner.cluster.resources import of
 from provisioner.image.finished.sign import SecretKey, write_keys
-from provisioner.lab.control_plane.plane import ControlPlane
 from tests.ansible.runs import Installed, Run
 from tests.cli.rack_of_nodes import RackOfNodes
 from tests.image.made_images import write_layered

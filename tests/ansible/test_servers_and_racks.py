@@ -9,10 +9,10 @@ from typing import Any
 
 import pytest
 
+from lab.control_plane.plane import ControlPlane
 from provisioner.api import Maintenance, Rack, Server
 from provisioner.cluster.client import Cluster
 from provisioner.cluster.resources import BMC_SECRETS, NODES, SECRETS, of
-from provisioner.lab.control_plane.plane import ControlPlane
 from tests.ansible.runs import Installed, Run
 
 Task = dict[str, Any]

@@ -6,8 +6,8 @@ import platform
 from pathlib import Path
 from typing import Final
 
-from provisioner.packages.recipe import Machine
-from provisioner.packages.wheels import download
+from artefacts.recipe import Machine
+from artefacts.wheels import download
 from tests.ansible.runs import ROOT
 
 PYTHON: Final = "3.13"

@@ -6,8 +6,8 @@ from pathlib import Path
 
 import pytest
 
+from lab.control_plane.plane import ControlPlane
 from provisioner.cluster.client import Cluster
-from provisioner.lab.control_plane.plane import ControlPlane
 from tests.people import bind, kubeconfig_of, wait_for_policies
 
 

@@ -9,12 +9,12 @@ from typing import Any
 import pytest
 from click.testing import CliRunner, Result
 
+from lab.control_plane.plane import ControlPlane
 from provisioner.api import Rack, Server
 from provisioner.api.errors import Refused
 from provisioner.cli.main import provisioner
 from provisioner.cluster.client import Cluster
 from provisioner.cluster.resources import SECRETS, of
-from provisioner.lab.control_plane.plane import ControlPlane
 from tests.people import bind, bind_in, kubeconfig_of, until
 
 BMCS = "provisioner-bmcs"

@@ -20,13 +20,13 @@ import pytest
 import yaml
 from click.testing import CliRunner, Result
 
+from lab.control_plane.plane import ControlPlane
 from provisioner.api.errors import NotFound, ProvisionerError, Refused
 from provisioner.cli.kubectl.shell_command import shell as kubectl_shell
 from provisioner.cli.kubectl.shell_pod import NAMESPACE, REASON_ANNOTATION, USER_ANNOTATION, shell_event, shell_pod
 from provisioner.cli.main import kubectl
 from provisioner.cluster.client import Cluster
 from provisioner.cluster.resources import EVENTS, NODES, PODS, ResourceType
-from provisioner.lab.control_plane.plane import ControlPlane
 from tests.people import bind, bind_in, kubeconfig_of, until
 
 ROLES = ResourceType("rbac.authorization.k8s.io", "v1", "Role", "roles", namespaced=True)

@@ -19,6 +19,7 @@ from typing import Any
 import pytest
 from flask import Flask
 
+from lab.control_plane.plane import ControlPlane
 from provisioner.api import Rack, Server
 from provisioner.api.codec import encode
 from provisioner.api.discovery import MAX_WAITING_IN_SUBNET, URL_LASTS, discovered_name
@@ -36,7 +37,6 @@ from provisioner.cluster.client import Cluster
 from provisioner.cluster.informer import Informer
 from provisioner.cluster.resources import of
 from provisioner.inventory.unknown import KEY, UnknownMachines
-from provisioner.lab.control_plane.plane import ControlPlane
 from tests.boot.dhcp.messages import message, rack, subnet
 from tests.boot.dhcp.relay import RELAY_ADDRESS, SERVER_ADDRESS, Relay, config
 from tests.cluster.fake_events import FakeEvents

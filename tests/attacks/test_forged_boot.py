@@ -16,6 +16,7 @@ from typing import Any
 
 import pytest
 
+from lab.machine.machine import BootPlan
 from provisioner.api import Image, Maintenance, NodePool, Rack, Server
 from provisioner.api.codec import to_json
 from provisioner.api.server import BMC
@@ -28,7 +29,6 @@ from provisioner.boot.orders.informers import BootInformers
 from provisioner.cluster.client import Cluster
 from provisioner.cluster.informer import Informer
 from provisioner.cluster.resources import LEASES, NODES, of
-from provisioner.lab.machine.machine import BootPlan
 from tests.boot.objects import JUDGED, condition
 from tests.join.conftest import accounts, make_world, world
 from tests.join.front import Reply, serve

@@ -10,6 +10,7 @@ from typing import Any
 import pytest
 from click.testing import CliRunner, Result
 
+from lab.control_plane.plane import ControlPlane
 from provisioner.api import Server
 from provisioner.api.attestation import AttestationStatus
 from provisioner.api.codec import encode, to_json
@@ -20,7 +21,6 @@ from provisioner.cli.kubectl.forgetting import decide_forgetting, forget_event
 from provisioner.cli.main import kubectl
 from provisioner.cluster.client import Cluster
 from provisioner.cluster.resources import EVENTS, of
-from provisioner.lab.control_plane.plane import ControlPlane
 from tests.people import bind, kubeconfig_of
 
 KEY = "sha256:" + "ab" * 32

@@ -16,7 +16,7 @@ from typing import Any
 
 import pytest
 
-from provisioner.lab.bmc.resources import RESET_ACTION, ROOT, SESSIONS, SYSTEM
+from lab.bmc.resources import RESET_ACTION, ROOT, SESSIONS, SYSTEM
 from provisioner.power.bmc import redfish_connection, redfish_session
 from provisioner.power.bmc.power_controller import MESSAGE_LENGTH, BmcCutOff, BmcRefused, BmcUnreachable, fit
 from provisioner.power.bmc.redfish import RedfishPower

@@ -15,7 +15,7 @@ from provisioner.network.infiniband.pkey_controller import MANAGER
 from tests.people import until
 
 if TYPE_CHECKING:
-    from provisioner.lab.control_plane.plane import ControlPlane
+    from lab.control_plane.plane import ControlPlane
 
 API = "provisioner.dev/v1alpha1"
 ENFORCED = {"observedGeneration": 1, "readTime": "2026-01-02T12:00:00Z"}

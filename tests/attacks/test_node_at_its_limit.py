@@ -12,6 +12,7 @@ from typing import Any
 
 import pytest
 
+from lab.control_plane.plane import ControlPlane
 from provisioner.api.errors import Refused, Retryable
 from provisioner.api.node_contract import (
     BOOT_INTENT_ANNOTATION,
@@ -25,7 +26,6 @@ from provisioner.api.node_contract import (
 )
 from provisioner.cluster.client import Cluster
 from provisioner.cluster.resources import NODES, ResourceType
-from provisioner.lab.control_plane.plane import ControlPlane
 from tests.maintenance.plane import Plane
 from tests.people import BINDINGS, POLICIES, condition, kubeconfig_of, until
 

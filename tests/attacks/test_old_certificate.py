@@ -9,6 +9,7 @@ from typing import Any
 import pytest
 from cryptography.hazmat.primitives.asymmetric import ec
 
+from lab.control_plane.plane import ControlPlane
 from provisioner.api import Server
 from provisioner.api.errors import Refused
 from provisioner.api.meta import rfc3339_micro
@@ -28,7 +29,6 @@ from provisioner.cluster.source import Snapshot
 from provisioner.join.credentials import listed
 from provisioner.join.credentials.controller import CredentialLister, CredentialSources
 from provisioner.join.credentials.listed import Entry, shard_of
-from provisioner.lab.control_plane.plane import ControlPlane
 from tests.join.conftest import Accounts, accounts, make_world, world
 from tests.join.samples import OTHER_KEY
 from tests.join.world import World, again, ask, certificate_pem

@@ -16,6 +16,10 @@ import yaml
 from cryptography import x509
 from cryptography.hazmat.primitives import hashes
 
+from lab.binaries.obtain import Binaries
+from lab.control_plane.pki import Authority, KeyPair
+from lab.control_plane.plane import ControlPlane, render_kubeconfig
+from lab.control_plane.ports import free_port
 from provisioner.api.errors import Refused
 from provisioner.cluster.client import Cluster
 from provisioner.cluster.informer import Informer
@@ -23,10 +27,6 @@ from provisioner.cluster.resources import CREDENTIALS, NODES, PODS, ROLES
 from provisioner.join.credentials.listed import Entry, binding_of, role_of, shard_of
 from provisioner.join.credentials.review import CredentialList
 from provisioner.join.credentials.web import AuthorizerServer, ServerTLS
-from provisioner.lab.binaries.obtain import Binaries
-from provisioner.lab.control_plane.pki import Authority, KeyPair
-from provisioner.lab.control_plane.plane import ControlPlane, render_kubeconfig
-from provisioner.lab.control_plane.ports import free_port
 from tests.conftest import install
 from tests.people import kubeconfig_of, of_account, until
 

@@ -14,7 +14,7 @@ from tests.network.control import objects
 from tests.people import bind, until
 
 if TYPE_CHECKING:
-    from provisioner.lab.control_plane.plane import ControlPlane
+    from lab.control_plane.plane import ControlPlane
 
 
 @pytest.fixture

@@ -9,6 +9,7 @@ from typing import Any
 
 import pytest
 
+from lab.control_plane.plane import ControlPlane
 from provisioner.api import Maintenance, Server
 from provisioner.api.errors import Conflict, Refused
 from provisioner.api.node_contract import (
@@ -23,7 +24,6 @@ from provisioner.api.node_contract import (
 from provisioner.cluster.client import Cluster
 from provisioner.cluster.resources import NODES, PODS, of
 from provisioner.join.node_object import SERVER_UID_ANNOTATION
-from provisioner.lab.control_plane.plane import ControlPlane
 from tests.api.objects import maintenance
 from tests.people import BOOT, bind, condition, kubeconfig_of, until
 

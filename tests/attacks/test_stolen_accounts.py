@@ -15,6 +15,7 @@ from typing import Any
 
 import pytest
 
+from lab.control_plane.plane import ControlPlane
 from provisioner.api import (
     VPC,
     AddressBlock,
@@ -49,7 +50,6 @@ from provisioner.cluster.resources import (
     of,
 )
 from provisioner.join.challenge_keys import SECRET_NAME
-from provisioner.lab.control_plane.plane import ControlPlane
 from provisioner.network.control.grants import grant_name, role_of
 from tests.api import bad_attestation, objects
 from tests.attacks.powers import CONDITIONS, CURRENT_ORDER, STATUS, Power, Scene, csr_body, job_body, powers, token_body

@@ -9,6 +9,7 @@ from typing import Any
 
 import pytest
 
+from lab.control_plane.plane import ControlPlane
 from provisioner.api import (
     VPC,
     DPUNetwork,
@@ -22,7 +23,6 @@ from provisioner.api.errors import ProvisionerError, Refused
 from provisioner.cli.service.informers import SharedInformers
 from provisioner.cluster.client import Cluster
 from provisioner.cluster.resources import SECRETS, of
-from provisioner.lab.control_plane.plane import ControlPlane
 from tests.inventory.site import eventually
 from tests.network.control.conftest import controller_account, leadership, site
 from tests.network.control.objects import attachment, group, vpc

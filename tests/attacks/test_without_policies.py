@@ -12,11 +12,11 @@ from pathlib import Path
 
 import pytest
 
+from lab.binaries.obtain import Binaries
+from lab.control_plane.plane import ControlPlane
 from provisioner.cluster.client import Cluster
 from provisioner.cluster.resources import NODES
 from provisioner.join.credentials.listed import Entry, binding_of, role_of, shard_of
-from provisioner.lab.binaries.obtain import Binaries
-from provisioner.lab.control_plane.plane import ControlPlane
 from tests.attacks import (
     test_bmc_secrets,
     test_boot_account,

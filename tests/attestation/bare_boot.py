@@ -19,14 +19,14 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
 
+from lab.demo.leftovers import clean_lab
+from lab.machine.machine import NETWORK_BOOT, BootPlan, Firmware, MachineFiles, MachineSpec
+from lab.machine.qemu import QemuMachine
+from lab.machine.tpm_manufacture import manufacture_tpm
+from lab.network import LabNetwork, tap_name
+from lab.tools import Tools
 from provisioner.api.values import parse_mac
 from provisioner.image import cpio
-from provisioner.lab.demo.leftovers import clean_lab
-from provisioner.lab.machine.machine import NETWORK_BOOT, BootPlan, Firmware, MachineFiles, MachineSpec
-from provisioner.lab.machine.qemu import QemuMachine
-from provisioner.lab.machine.tpm_manufacture import manufacture_tpm
-from provisioner.lab.network import LabNetwork, tap_name
-from provisioner.lab.tools import Tools
 
 SERVER: Final = "r01-u01"
 LONGEST_BOOT_SECONDS: Final = 400.0

@@ -13,11 +13,11 @@ import tempfile
 from pathlib import Path
 from typing import Any, Final
 
+from lab.cli.parts import demo_state
+from lab.machine.machine import Firmware
+from lab.tools import Tools, obtain_tools
 from provisioner.attestation.authenticode import authenticode_sha256
 from provisioner.attestation.measurements import initrd_sha256
-from provisioner.cli.lab.parts import demo_state
-from provisioner.lab.machine.machine import Firmware
-from provisioner.lab.tools import Tools, obtain_tools
 from tests.attestation.bare_boot import ARGUMENTS, BareBoot
 
 RECORDED: Final = Path(__file__).parent / "recorded"

@@ -21,15 +21,15 @@ from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Final
 
+from lab.cli.parts import demo_state
+from lab.demo.state import ADDRESS, DemoState
+from lab.tools import Tools, obtain_tools
 from provisioner.api import Server
 from provisioner.api.boot_timeline import PHASE_NAMES, boot_timeline
 from provisioner.api.conditions import is_true
-from provisioner.cli.lab.parts import demo_state
 from provisioner.cluster.client import Cluster
 from provisioner.cluster.informer import Informer
 from provisioner.cluster.resources import NODES
-from provisioner.lab.demo.state import ADDRESS, DemoState
-from provisioner.lab.tools import Tools, obtain_tools
 from tests.benchmarks.boot_floor import MAC, NODE, Floor
 from tests.benchmarks.own_lab import BOOT_SECONDS, accelerator_of, run_in_lab
 from tests.benchmarks.record import Goal, begin, ratios, spread

@@ -14,14 +14,14 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
 
+from lab.control_plane.pki import Authority
+from lab.control_plane.plane import render_kubeconfig
+from lab.demo.state import ADDRESS, DemoState
+from lab.machine.machine import Accelerator, processors
+from lab.network import LabNetwork
+from lab.tools import Tools
 from provisioner.image import cpio
 from provisioner.join.admission.kubelet_configuration import kubelet_configuration
-from provisioner.lab.control_plane.pki import Authority
-from provisioner.lab.control_plane.plane import render_kubeconfig
-from provisioner.lab.demo.state import ADDRESS, DemoState
-from provisioner.lab.machine.machine import Accelerator, processors
-from provisioner.lab.network import LabNetwork
-from provisioner.lab.tools import Tools
 from provisioner.node.image.manifest import ImageContents, ImageFile, read_manifest
 
 NODE: Final = "floor"

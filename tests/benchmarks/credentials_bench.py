@@ -33,16 +33,16 @@ from typing import Any, Final
 from cryptography import x509
 from cryptography.hazmat.primitives.serialization import Encoding
 
+from lab.binaries.obtain import find_binaries
+from lab.control_plane.pki import Authority, KeyPair
+from lab.control_plane.plane import ControlPlane
+from lab.control_plane.ports import free_port
 from provisioner.api.errors import Refused
 from provisioner.api.meta import rfc3339_micro
 from provisioner.cluster.client import Cluster
 from provisioner.cluster.resources import CREDENTIALS, LEASES, NODE_LEASES, NODES, ROLE_BINDINGS, ROLES
 from provisioner.join.credentials.listed import Entry, binding_of, role_of, shard_of
 from provisioner.join.credentials.web import PATH
-from provisioner.lab.binaries.obtain import find_binaries
-from provisioner.lab.control_plane.pki import Authority, KeyPair
-from provisioner.lab.control_plane.plane import ControlPlane
-from provisioner.lab.control_plane.ports import free_port
 from tests.benchmarks.processor_time import seconds_of
 from tests.benchmarks.record import Check, Goal, begin, say, spread
 from tests.conftest import install

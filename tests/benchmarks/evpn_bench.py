@@ -28,12 +28,12 @@ from ipaddress import IPv4Address
 from pathlib import Path
 from typing import Final
 
+from lab.binaries.obtain import find_binaries
+from lab.control_plane.kubelet_files import join_as
+from lab.control_plane.plane import ControlPlane
 from provisioner.api.codec import to_json
 from provisioner.api.dpu_network import DPUEvpn, DPUNetworkSpec, RemotePrefixes
 from provisioner.cluster.client import Cluster
-from provisioner.lab.binaries.obtain import find_binaries
-from provisioner.lab.control_plane.kubelet_files import join_as
-from provisioner.lab.control_plane.plane import ControlPlane
 from provisioner.network.agent.dhcp.served import ServedPort
 from provisioner.network.agent.exchanging import ASK_SECONDS, ExchangingKernel
 from provisioner.network.agent.follow import COLLECTION, Agent

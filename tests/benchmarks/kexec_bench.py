@@ -17,10 +17,10 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Final
 
+from lab.cli.parts import demo_state
+from lab.demo.state import DemoState
 from provisioner.api.maintenance import RebootMethod
-from provisioner.cli.lab.parts import demo_state
 from provisioner.cluster.client import Cluster
-from provisioner.lab.demo.state import DemoState
 from tests.benchmarks.kexec_drive import Reboot, load, reboot, save, was_seen
 from tests.benchmarks.own_lab import accelerator_of, run_in_lab
 from tests.benchmarks.record import Check, Goal, begin, ratios, say, spread

@@ -22,9 +22,9 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
 
+from lab.demo.state import DemoState
+from lab.tools import obtain_tools
 from provisioner.image.finished.sign import SecretKey, read_secret_key
-from provisioner.lab.demo.state import DemoState
-from provisioner.lab.tools import obtain_tools
 from provisioner.node.image.manifest import ImageContents, read_manifest
 from tests.benchmarks.record import Goal, begin, ratios, spread
 from tests.image.vm import HOST, MAC, guest

@@ -7,8 +7,8 @@ import sys
 from collections.abc import Sequence
 from typing import Final
 
-from provisioner.cli.lab.parts import demo_state
-from provisioner.lab.network import LabNetwork
+from lab.cli.parts import demo_state
+from lab.network import LabNetwork
 from tests.journey.virtual_rack import lab_command
 
 BOOT_SECONDS: Final = 900

@@ -22,11 +22,11 @@ from itertools import pairwise
 from pathlib import Path
 from typing import Any, Final
 
+from lab.binaries.obtain import find_binaries
+from lab.control_plane.plane import ControlPlane
 from provisioner.cluster.client import Cluster
 from provisioner.inventory.lists.packing_list import read_packing_list
 from provisioner.inventory.registrar import plan_registration
-from provisioner.lab.binaries.obtain import find_binaries
-from provisioner.lab.control_plane.plane import ControlPlane
 from tests.benchmarks.bare_writes import CONNECTIONS, apply_body, seconds_of_writes
 from tests.benchmarks.processor_time import seconds_of_children
 from tests.benchmarks.record import Check, Goal, begin, ratios, say, spread

@@ -27,7 +27,10 @@ from provisioner.rollout.fleet import Fleet, Member, MemberState, Occupancy
 from provisioner.rollout.plan import plan
 from provisioner.rollout.simulate.figures import Figures, compare
 from provisioner.rollout.simulate.plot import draw_fleet
+from provisioner.rollout.simulate.policy import Policy
+from provisioner.rollout.simulate.run import Scenario
 from provisioner.rollout.simulate.setup import DAY, POLICY_NAMES, Question, make_policy, make_scenario
+from tests.benchmarks.peer_policies import PEER_NAMES, peer_policy
 from tests.benchmarks.record import RESULTS, Check, Goal, begin, say
 from tests.benchmarks.rollout_traces import make_trace
 
@@ -81,7 +84,7 @@ class Case:
     servers: int
     load: float
     begins: tuple[float, ...]
-    policies: tuple[str, ...] = POLICY_NAMES
+    policies: tuple[str, ...] = (*POLICY_NAMES, *PEER_NAMES)
 
     @property
     def name(self) -> str:
@@ -187,7 +190,11 @@ def run_case(case: Case, begin: float) -> list[Figures]:
         seed=1,
     )
     scenario = make_scenario(make_trace(case.trace, seed=round(begin)), question)
-    return compare(scenario, [make_policy(name, scenario, strategy) for name in case.policies])
+    return compare(scenario, [policy_named(name, scenario, strategy) for name in case.policies])
+
+
+def policy_named(name: str, scenario: Scenario, strategy: UpgradeStrategy) -> Policy:
+    return peer_policy(name, scenario) if name in PEER_NAMES else make_policy(name, scenario, strategy)
 
 
 def row(case: Case, several: Sequence[Figures]) -> str:

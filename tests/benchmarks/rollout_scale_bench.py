@@ -27,6 +27,8 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Final
 
+from lab.binaries.obtain import Binaries, find_binaries
+from lab.control_plane.plane import ControlPlane
 from provisioner.api import Image, Maintenance, NodePool, Server
 from provisioner.api.conditions import is_true
 from provisioner.api.maintenance import FINAL_PHASES
@@ -34,8 +36,6 @@ from provisioner.cluster.client import Cluster
 from provisioner.cluster.informer import Informer
 from provisioner.cluster.resources import of
 from provisioner.cluster.source import phase_of, spec_of
-from provisioner.lab.binaries.obtain import Binaries, find_binaries
-from provisioner.lab.control_plane.plane import ControlPlane
 from tests.api.objects import IMAGE_JUDGED, image, node_pool
 from tests.benchmarks.fleet.agents import BOOT_SECONDS, Agents, boot, renew_lease
 from tests.benchmarks.fleet.asked import count_account, requests_of_account

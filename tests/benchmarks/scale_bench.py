@@ -29,13 +29,13 @@ from datetime import datetime
 from pathlib import Path
 from typing import IO, Any, Final
 
+from lab.binaries.obtain import Binaries, find_binaries
+from lab.control_plane.plane import ControlPlane
 from provisioner.api import Image, Server
 from provisioner.api.conditions import find_condition
 from provisioner.api.meta import parse_time
 from provisioner.cluster.client import Cluster
 from provisioner.cluster.resources import LEASES, NODES, of
-from provisioner.lab.binaries.obtain import Binaries, find_binaries
-from provisioner.lab.control_plane.plane import ControlPlane
 from tests.api.objects import IMAGE_JUDGED, image, node_pool
 from tests.benchmarks.bare_writes import seconds_of_writes
 from tests.benchmarks.processor_time import seconds_of, seconds_of_children

@@ -26,12 +26,12 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Final, Self
 
+from lab.control_plane.ports import free_port
+from lab.tools import Tools, obtain_tools
 from provisioner.api.server import Server, ServerStatus
 from provisioner.boot.host.nginx import NginxSite, nginx_command, render_nginx
 from provisioner.boot.observe.server_index import ServerIndex
 from provisioner.boot.script.renderer import ScriptRenderer
-from provisioner.lab.control_plane.ports import free_port
-from provisioner.lab.tools import Tools, obtain_tools
 from tests.benchmarks.record import Goal, begin, ratios, say, spread
 from tests.boot.fake_source import FakeSource
 from tests.boot.objects import URLS, image, pool, rack, server

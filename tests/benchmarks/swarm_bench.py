@@ -23,9 +23,9 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Final
 
+from lab.tools import Tools, obtain_tools
 from provisioner.boot.cache.service import STATUS_SECONDS
 from provisioner.image.finished.sign import SecretKey
-from provisioner.lab.tools import Tools, obtain_tools
 from tests.benchmarks.record import Goal, begin, spread
 from tests.benchmarks.swarm import aria2
 from tests.benchmarks.swarm.network import Machine, Rack

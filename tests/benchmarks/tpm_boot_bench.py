@@ -16,7 +16,7 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Final
 
-from provisioner.cli.lab.parts import demo_state
+from lab.cli.parts import demo_state
 from provisioner.cluster.client import Cluster
 from tests.benchmarks.kexec_drive import Reboot, load, reboot, save
 from tests.benchmarks.own_lab import accelerator_of, run_in_lab

@@ -29,6 +29,9 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import IO, Any, Final
 
+from lab.binaries.obtain import Binaries, find_binaries
+from lab.control_plane.kubelet_files import join_as
+from lab.control_plane.plane import ControlPlane
 from provisioner.api import DPUNetwork, NetworkClaim, VPCAttachment
 from provisioner.api.codec import decode
 from provisioner.api.conditions import find_condition
@@ -37,9 +40,6 @@ from provisioner.api.wording import quantity
 from provisioner.cluster.client import Cluster
 from provisioner.cluster.informer import Informer
 from provisioner.cluster.resources import NAMESPACES, of
-from provisioner.lab.binaries.obtain import Binaries, find_binaries
-from provisioner.lab.control_plane.kubelet_files import join_as
-from provisioner.lab.control_plane.plane import ControlPlane
 from provisioner.network.agent.follow import follow
 from tests.api.objects import API
 from tests.benchmarks.bare_writes import CONNECTIONS, seconds_of_writes

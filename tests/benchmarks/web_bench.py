@@ -32,11 +32,11 @@ import urllib3
 import waitress.server
 from playwright.sync_api import Page
 
+from lab.binaries.obtain import find_binaries
+from lab.control_plane.plane import ControlPlane
 from provisioner.api import Image, NodePool, Rack, Server
 from provisioner.cluster.client import Cluster
 from provisioner.cluster.resources import NODES, of
-from provisioner.lab.binaries.obtain import find_binaries
-from provisioner.lab.control_plane.plane import ControlPlane
 from tests.benchmarks.bare_writes import seconds_of_writes
 from tests.benchmarks.processor_time import ProcessorTime
 from tests.benchmarks.record import Check, Goal, begin, say, spread

@@ -9,9 +9,9 @@ from pathlib import Path
 
 import pytest
 
+from lab.tools import Tools, content_key
 from provisioner.boot.host.processes import run_here
 from provisioner.cluster.client import Cluster
-from provisioner.lab.tools import Tools, content_key
 from tests.tools import CACHE, lab_tools
 
 

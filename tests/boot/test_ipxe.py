@@ -13,10 +13,10 @@ import pytest
 from pytest_httpserver import URI_DEFAULT
 from werkzeug import Request, Response
 
+from lab.machine.machine import processors
 from provisioner.boot.script.choose import Boot, Wait
 from provisioner.boot.script.kernel_arguments import BootUrls
 from provisioner.boot.script.render import render_first_script, render_script
-from provisioner.lab.machine.machine import processors
 from tests.boot.conftest import Programs
 from tests.http_peer import HttpPeer, target
 from tests.tools import lab_tools

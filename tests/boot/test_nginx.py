@@ -23,6 +23,7 @@ from cryptography.hazmat.primitives import hashes, serialization
 from cryptography.hazmat.primitives.asymmetric import ec
 from structlog.testing import capture_logs
 
+from lab.control_plane.ports import free_port
 from provisioner.api.errors import Refused
 from provisioner.boot.host.firmware import SERVED_FILES
 from provisioner.boot.host.nginx import NginxSite, nginx_command, render_nginx
@@ -31,7 +32,6 @@ from provisioner.boot.host.peer import RealPeer
 from provisioner.boot.host.processes import Child
 from provisioner.boot.metrics.nginx_status import read_connections
 from provisioner.boot.metrics.requests import read_line
-from provisioner.lab.control_plane.ports import free_port
 from tests.boot.conftest import Programs
 from tests.golden_files import assert_golden
 

@@ -22,6 +22,8 @@ from typing import Any
 import pytest
 from flask import Blueprint
 
+from lab.control_plane.plane import ControlPlane
+from lab.control_plane.ports import free_port
 from provisioner.api import Image, Rack, Server
 from provisioner.api.codec import encode
 from provisioner.api.conditions import is_true
@@ -33,8 +35,6 @@ from provisioner.boot.host.service import BootService, BootSettings
 from provisioner.cluster.client import Cluster
 from provisioner.cluster.events import EventRecorder
 from provisioner.cluster.resources import EVENTS, of
-from provisioner.lab.control_plane.plane import ControlPlane
-from provisioner.lab.control_plane.ports import free_port
 from tests.api.objects import IMAGE_JUDGED
 from tests.boot.conftest import Programs
 from tests.boot.objects import image, pool, rack, server

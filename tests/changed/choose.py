@@ -12,7 +12,7 @@ from tests.changed.graph import ON_IMPORT, ROOTS, Graph, Node, module_name
 AFFECTS_ALL: Final = ("pyproject.toml", "requirements/", "Makefile", "bin/setup")
 """Files, and folders, that every test depends on."""
 TESTS_OF: Final[Mapping[str, str]] = {
-    "images": "image", "ipxe": "boot", "charts": "chart", "docs": "website", "bin": "cli"
+    "artefacts": "packaging", "images": "image", "ipxe": "boot", "charts": "chart", "docs": "website", "bin": "cli"
 }  # fmt: skip
 """Folders of the checkout whose tests have another name. Those of packages are in tests/<package>."""
 _TEST_FILE: Final = re.compile(r"\btests/(?:\w+/)*test_\w+\.py")

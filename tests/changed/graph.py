@@ -16,7 +16,7 @@ from functools import cache
 from pathlib import Path, PurePosixPath
 from typing import Final
 
-ROOTS: Final = ("provisioner", "tests", "website", "charts", "ansible")
+ROOTS: Final = ("provisioner", "lab", "artefacts", "tests", "website", "charts", "ansible")
 COLLECTION: Final = "ansible_collections.provisioner.provisioner."
 """Ansible imports the folder ansible/ by this name."""
 ON_IMPORT: Final = "<import>"

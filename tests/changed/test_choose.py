@@ -10,7 +10,7 @@ import pytest
 
 from tests.changed.__main__ import ROOT, describe
 from tests.changed.choose import choose, is_test
-from tests.changed.graph import Graph, read_graph
+from tests.changed.graph import ROOTS, Graph, read_graph
 
 pytestmark = pytest.mark.slow
 
@@ -173,7 +173,7 @@ def test_twenty_reasons_are_shown_and_the_others_counted() -> None:
 
 @pytest.fixture(scope="module")
 def checkout() -> Graph:
-    paths = [path.relative_to(ROOT).as_posix() for folder in ("provisioner", "tests", "website", "charts", "ansible")
+    paths = [path.relative_to(ROOT).as_posix() for folder in ROOTS
              for path in (ROOT / folder).rglob("*.py")]  # fmt: skip
     return read_graph(ROOT, paths)
 

@@ -6,9 +6,9 @@ from collections.abc import Iterator
 
 import pytest
 
+from lab.binaries.obtain import Binaries
+from lab.control_plane.plane import ControlPlane
 from provisioner.cluster.client import Cluster
-from provisioner.lab.binaries.obtain import Binaries
-from provisioner.lab.control_plane.plane import ControlPlane
 from tests.chart.helm import Helm, find_helm
 
 

@@ -11,8 +11,8 @@ from typing import Any
 import yaml
 
 from charts.write import HERE
+from lab.binaries.helm import entry_of
 from provisioner.cluster.resources import SYSTEM
-from provisioner.lab.binaries.helm import entry_of
 from tests.tools import CACHE, missing
 
 MINIMAL = HERE / "ci" / "minimal-values.yaml"

@@ -20,6 +20,7 @@ import yaml
 from click.testing import CliRunner
 
 from charts.write import HERE
+from lab.control_plane.plane import ControlPlane
 from provisioner import __version__
 from provisioner.api import Rack, Server
 from provisioner.api.crd import VERSION_ANNOTATION, all_crds
@@ -28,7 +29,6 @@ from provisioner.cli.main import provisioner
 from provisioner.cli.service.manifests import all_manifests
 from provisioner.cluster.client import Cluster
 from provisioner.cluster.resources import CLUSTER_ROLES, CRDS, NAMESPACES, PODS, SECRETS, SYSTEM, ResourceType, of
-from provisioner.lab.control_plane.plane import ControlPlane
 from tests.api.objects import rack, server
 from tests.chart.helm import MINIMAL, Helm, HelmRefused
 from tests.people import POLICIES, until, wait_for_all_policies

@@ -6,8 +6,8 @@ from collections.abc import Iterator
 
 import pytest
 
+from lab.control_plane.plane import ControlPlane
 from provisioner.cluster.client import Cluster
-from provisioner.lab.control_plane.plane import ControlPlane
 from tests.cli.rack_of_nodes import RackOfNodes
 
 

@@ -10,13 +10,13 @@ from pathlib import Path
 import pytest
 from click.testing import CliRunner, Result
 
+from lab.control_plane.plane import ControlPlane
 from provisioner.api import VPC, SecurityGroup, VPCAttachment
 from provisioner.api.errors import ProvisionerError
 from provisioner.api.meta import Resource
 from provisioner.cli.main import kubectl
 from provisioner.cluster.client import Cluster
 from provisioner.cluster.resources import of
-from provisioner.lab.control_plane.plane import ControlPlane
 from tests.inventory.site import eventually
 from tests.network.control.objects import vpc
 from tests.network.control.site import Site

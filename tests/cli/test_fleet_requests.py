@@ -12,6 +12,7 @@ from typing import Any
 
 import pytest
 
+from lab.control_plane.plane import ControlPlane
 from provisioner.api import AddressBlock, Image, NodePool, Rack, Server
 from provisioner.api.conditions import find_condition
 from provisioner.api.errors import Conflict, ProvisionerError
@@ -21,7 +22,6 @@ from provisioner.cluster.metrics import Meters
 from provisioner.cluster.resources import NODES, of
 from provisioner.cluster.transport import Transport
 from provisioner.health.checks.look import ALL_CHECKS
-from provisioner.lab.control_plane.plane import ControlPlane
 from provisioner.maintenance.phases.verdict import FINAL_PHASE_OF
 from tests.api.objects import IMAGE_JUDGED, image, node_pool, rack, server, subnet
 from tests.people import CONTROLLER, kubeconfig_of

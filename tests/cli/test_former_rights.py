@@ -6,10 +6,10 @@ from collections.abc import Iterator
 
 import pytest
 
+from lab.control_plane.plane import ControlPlane
 from provisioner.cli.service.manifests import all_manifests
 from provisioner.cluster.client import Cluster
 from provisioner.cluster.resources import SYSTEM, ResourceType
-from provisioner.lab.control_plane.plane import ControlPlane
 from tests.people import until
 
 RBAC = "rbac.authorization.k8s.io"

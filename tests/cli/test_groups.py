@@ -11,6 +11,7 @@ import pytest
 import structlog
 from click.testing import CliRunner
 
+from lab.control_plane.plane import ControlPlane
 from provisioner.api import Server
 from provisioner.api.conditions import find_condition
 from provisioner.api.errors import NotFound
@@ -24,7 +25,6 @@ from provisioner.cluster import patience
 from provisioner.cluster.client import Cluster
 from provisioner.cluster.metrics import Meters
 from provisioner.cluster.resources import LEASES, SYSTEM, of
-from provisioner.lab.control_plane.plane import ControlPlane
 from tests.api import objects
 from tests.people import kubeconfig_of, until
 

@@ -71,6 +71,6 @@ def test_manifests_come_in_an_order_that_can_be_applied() -> None:
 
 @pytest.mark.programs
 def test_the_flags_of_a_control_plane_can_be_copied() -> None:
-    said = run("lab", "flags").stdout
+    said = run("control-plane-flags").stdout
     for flag in ("--enable-bootstrap-token-auth=true", "--cluster-signing-duration=24h", "--audit-policy-file"):
         assert flag in said

@@ -12,15 +12,15 @@ from pathlib import Path
 import pytest
 import yaml
 
+from lab.binaries.obtain import Binaries
+from lab.control_plane.plane import ControlPlane
 from provisioner.api import NodePool
 from provisioner.api.crd import all_crds
+from provisioner.cli.control_plane.flags import AUDIT_POLICY
 from provisioner.cli.main import KUBECTL_COMMANDS
 from provisioner.cli.service.manifests import all_manifests
 from provisioner.cluster.client import Cluster
 from provisioner.cluster.resources import SECRETS
-from provisioner.lab.binaries.obtain import Binaries
-from provisioner.lab.control_plane.flags import AUDIT_POLICY
-from provisioner.lab.control_plane.plane import ControlPlane
 from tests.cli.plugin_server import plugin_in_this_process
 from tests.cli.rack_of_nodes import RackOfNodes
 from tests.people import bind, kubeconfig_of, until

@@ -15,8 +15,8 @@ LOADERS: Final = {
     "json": {"load", "loads"},
     "csv": {"reader", "DictReader"},
 }  # fmt: skip
-APART: Final = ("provisioner/node/", "provisioner/network/agent/", "provisioner/lab/", "provisioner/packages/")
-"""What stands alone in images and on DPUs, and what is no part of the product."""
+APART: Final = ("provisioner/node/", "provisioner/network/agent/")
+"""What stands alone in images and on DPUs."""
 OTHERS: Final[Mapping[str, str]] = {
     "provisioner/api/codec.py": "what this project has written itself",
     "provisioner/attestation/challenge.py": "what was sealed by a key of ours",

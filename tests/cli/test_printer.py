@@ -34,7 +34,6 @@ SCREENS: Final[Mapping[str, str]] = {
     "provisioner/cli/progress.py": "redraws its line; what it shows is its own words and numbers",
     "provisioner/cli/rollout/watching.py": "redraws its screen, whose cells fleet_picture.py makes plain",
     "provisioner/cli/main.py": "hands stderr to the log, whose values it makes plain",
-    "provisioner/cli/lab/steps.py": "shows the consoles of the lab's own machines",
 }
 """Who else has a stream of the terminal, and why no stranger's character gets there."""
 

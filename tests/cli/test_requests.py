@@ -11,12 +11,12 @@ from pathlib import Path
 import pytest
 import yaml
 
+from lab.binaries.obtain import Binaries
 from provisioner.api import Image, Maintenance, Server
 from provisioner.api.meta import parse_time
 from provisioner.cli.kubectl import waiting
 from provisioner.cli.kubectl.filing import Filed
 from provisioner.cluster.resources import NODES, of
-from provisioner.lab.binaries.obtain import Binaries
 from tests.api.objects import image
 from tests.cli.rack_of_nodes import RackOfNodes
 from tests.people import until

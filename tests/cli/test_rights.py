@@ -7,6 +7,7 @@ from typing import Any
 
 import pytest
 
+from lab.control_plane.plane import ControlPlane
 from provisioner.api.errors import Refused
 from provisioner.cli.service.controller import NAMES
 from provisioner.cli.service.groups import GROUPS
@@ -23,7 +24,6 @@ from provisioner.cluster.resources import (
     SYSTEM,
     ResourceType,
 )
-from provisioner.lab.control_plane.plane import ControlPlane
 from tests.cli.calls_of_accounts import Right, rights_needed, unreadable_calls
 from tests.people import bind, bind_in, until
 

@@ -16,6 +16,8 @@ import pytest
 import yaml
 from click.testing import CliRunner
 
+from lab.binaries.obtain import Binaries
+from lab.control_plane.plane import ControlPlane
 from provisioner.api import Image, NodePool, Server
 from provisioner.api.meta import parse_time, rfc3339
 from provisioner.cli.kubectl.failing import BadInput
@@ -23,8 +25,6 @@ from provisioner.cli.main import kubectl
 from provisioner.cli.rollout.watching import watch_rollout
 from provisioner.cluster.client import Cluster
 from provisioner.cluster.resources import NODES, PODS, of
-from provisioner.lab.binaries.obtain import Binaries
-from provisioner.lab.control_plane.plane import ControlPlane
 from tests.api.objects import image
 from tests.cli.rack_of_nodes import RackOfNodes
 from tests.people import bind, kubeconfig_of, until

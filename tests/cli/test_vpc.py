@@ -13,6 +13,7 @@ import pytest
 import yaml
 from click.testing import CliRunner, Result
 
+from lab.control_plane.plane import ControlPlane
 from provisioner.api import VPCAttachment
 from provisioner.api.errors import NotFound, Retryable
 from provisioner.cli.kubectl.completion import complete
@@ -20,7 +21,6 @@ from provisioner.cli.main import kubectl
 from provisioner.cli.vpc import waiting
 from provisioner.cluster.client import Cluster
 from provisioner.cluster.resources import of
-from provisioner.lab.control_plane.plane import ControlPlane
 from tests.cli.tenants import Leadership, Person, blue, person_with
 from tests.cli.vpc_situations import an_attachment
 from tests.inventory.site import eventually

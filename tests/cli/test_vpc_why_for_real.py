@@ -10,11 +10,11 @@ from typing import Any
 
 import pytest
 
+from lab.control_plane.plane import ControlPlane
 from provisioner.api import VPC, DPUNetwork, Server, VPCAttachment
 from provisioner.cluster.client import Cluster
 from provisioner.cluster.resources import of
 from provisioner.cluster.transport import Transport
-from provisioner.lab.control_plane.plane import ControlPlane
 from tests.cli.tenants import Leadership, Person, blue, person_with, until_listed
 from tests.network.control.conftest import controller_account, leadership, site
 from tests.network.control.objects import attachment, group, rule, tenants_server, vpc

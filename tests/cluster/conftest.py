@@ -8,8 +8,8 @@ from pathlib import Path
 
 import pytest
 
+from lab.control_plane.plane import ControlPlane
 from provisioner.cluster.client import Cluster
-from provisioner.lab.control_plane.plane import ControlPlane
 from tests.cluster.fault_injecting_proxy import FaultInjectingProxy
 
 

@@ -20,8 +20,8 @@ from urllib.parse import parse_qs, urlsplit
 
 import yaml
 
+from lab.control_plane.plane import ControlPlane
 from provisioner.cluster.client import Cluster
-from provisioner.lab.control_plane.plane import ControlPlane
 
 
 @dataclass(frozen=True)

@@ -10,12 +10,12 @@ from typing import Any
 import pytest
 import yaml
 
+from lab.control_plane.pki import Authority
+from lab.control_plane.plane import ControlPlane
 from provisioner.api.errors import Refused
 from provisioner.cluster import access, transport
 from provisioner.cluster.access import LOOK_SECONDS
 from provisioner.cluster.client import Cluster
-from provisioner.lab.control_plane.pki import Authority
-from provisioner.lab.control_plane.plane import ControlPlane
 
 
 @pytest.fixture

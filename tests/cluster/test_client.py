@@ -6,11 +6,11 @@ import socket
 
 import pytest
 
+from lab.control_plane.plane import ControlPlane
 from provisioner.api import Server
 from provisioner.api.errors import Conflict, NeedsHuman, NotFound, Refused
 from provisioner.cluster.client import Cluster
 from provisioner.cluster.resources import CONFIG_MAPS, NODES, SECRETS, ResourceType, of
-from provisioner.lab.control_plane.plane import ControlPlane
 
 
 def config_map(name: str, **data: str) -> dict[str, object]:

@@ -11,10 +11,10 @@ import pytest
 import yaml
 from kubernetes.config import incluster_config
 
+from lab.control_plane.plane import ControlPlane
 from provisioner.api.errors import Refused
 from provisioner.cluster.client import Cluster
 from provisioner.cluster.resources import NODES, ResourceType
-from provisioner.lab.control_plane.plane import ControlPlane
 
 ACCOUNTS = ResourceType("", "v1", "ServiceAccount", "serviceaccounts", namespaced=True)
 SELF_REVIEWS = ResourceType("authentication.k8s.io", "v1", "SelfSubjectReview", "selfsubjectreviews")

@@ -10,12 +10,12 @@ from typing import Any
 
 from structlog.testing import capture_logs
 
+from lab.binaries.obtain import Binaries
+from lab.control_plane.plane import ControlPlane
 from provisioner.api import Server
 from provisioner.cluster.client import Cluster
 from provisioner.cluster.events import MAX_MESSAGE_LENGTH, EventRecorder, EventType
 from provisioner.cluster.resources import EVENTS, NODES, of
-from provisioner.lab.binaries.obtain import Binaries
-from provisioner.lab.control_plane.plane import ControlPlane
 from tests.cluster.fault_injecting_proxy import FaultInjectingProxy, Injected, status_body
 from tests.people import until
 

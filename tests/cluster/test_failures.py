@@ -9,12 +9,12 @@ from pathlib import Path
 import pytest
 import yaml
 
+from lab.control_plane.plane import ControlPlane
 from provisioner.api.errors import Conflict, Forbidden, NeedsHuman, NotFound, ProvisionerError, Refused, Retryable
 from provisioner.cluster.changes import read_changes
 from provisioner.cluster.client import Cluster
 from provisioner.cluster.failures import Busy, Expired, Inapplicable, raise_failure
 from provisioner.cluster.resources import NODES
-from provisioner.lab.control_plane.plane import ControlPlane
 from tests.cluster.fault_injecting_proxy import FaultInjectingProxy, Injected, status_body
 
 

@@ -12,12 +12,12 @@ from typing import Any
 import pytest
 import requests
 
+from lab.control_plane.plane import ControlPlane
 from provisioner.cluster.changes import read_changes
 from provisioner.cluster.client import Cluster
 from provisioner.cluster.failures import Expired
 from provisioner.cluster.informer import Informer
 from provisioner.cluster.resources import CONFIG_MAPS, ResourceType
-from provisioner.lab.control_plane.plane import ControlPlane
 from tests.cluster.fault_injecting_proxy import FaultInjectingProxy, Injected, Seen, status_body
 
 GENEROUS_SECONDS = 180

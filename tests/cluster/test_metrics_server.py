@@ -12,10 +12,10 @@ from contextlib import ExitStack, suppress
 import pytest
 from prometheus_client import CollectorRegistry
 
+from lab.control_plane.ports import free_port
 from provisioner.boot.metrics.server import telemetry_server
 from provisioner.cli.service.listening import serve_metrics
 from provisioner.cluster.metrics_server import MOST_CONNECTIONS, MOST_OF_ONE
-from provisioner.lab.control_plane.ports import free_port
 
 
 @pytest.fixture(params=["controllers", "boot hosts"])

@@ -7,13 +7,13 @@ from contextlib import suppress
 import pytest
 from prometheus_client import CollectorRegistry, generate_latest
 
+from lab.control_plane.plane import ControlPlane
 from provisioner.api import Server
 from provisioner.api.errors import Conflict, Forbidden
 from provisioner.cluster.client import Cluster
 from provisioner.cluster.request_meter import CODES, RequestMeter, class_of
 from provisioner.cluster.request_name import verb_and_resource
 from provisioner.cluster.resources import CONFIG_MAPS, LEASES, NODES, PODS, SELF_REVIEWS, of
-from provisioner.lab.control_plane.plane import ControlPlane
 
 SERVERS = of(Server)
 APPLY = "application/apply-patch+yaml"

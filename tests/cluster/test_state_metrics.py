@@ -13,6 +13,7 @@ from typing import Any
 import pytest
 from prometheus_client import CollectorRegistry, generate_latest
 
+from lab.control_plane.plane import ControlPlane
 from provisioner import __version__
 from provisioner.api.errors import Conflict, NeedsHuman, ProvisionerError, Retryable
 from provisioner.cluster.certificate_ends import CertificateCollector
@@ -24,7 +25,6 @@ from provisioner.cluster.metrics import Meters
 from provisioner.cluster.network_metrics import MAX_REASONS
 from provisioner.cluster.outcome_meter import BMC_ERRORS, CERTIFICATE_OUTCOMES
 from provisioner.cluster.resources import NODES
-from provisioner.lab.control_plane.plane import ControlPlane
 from provisioner.outbound.lanes import Lanes
 from tests.cluster.fake_cluster import FakeCluster
 from tests.cluster.test_metrics import NOON, FakeCache, new_meters, scrape, server

@@ -20,7 +20,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from provisioner.lab.tools import Tools
+from lab.tools import Tools
 from tests.boot.dhcp.wire import Namespace, connect
 from tests.day2.boot_hosts import BootHost, Machine, boot_command, led_to, write_rendered
 from tests.tools import installed

@@ -21,7 +21,7 @@ from typing import Any
 
 from jinja2 import Environment
 
-from provisioner.lab.tools import Tools
+from lab.tools import Tools
 from tests.boot.dhcp.wire import Namespace, connect
 from tests.tools import installed
 

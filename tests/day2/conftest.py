@@ -6,10 +6,10 @@ from collections.abc import Iterator
 
 import pytest
 
+from lab.binaries.etcd_tools import EtcdTools, entry_of, obtain_etcd_tools
+from lab.binaries.obtain import Binaries
+from lab.control_plane.plane import ControlPlane
 from provisioner.cluster.client import Cluster
-from provisioner.lab.binaries.etcd_tools import EtcdTools, entry_of, obtain_etcd_tools
-from provisioner.lab.binaries.obtain import Binaries
-from provisioner.lab.control_plane.plane import ControlPlane
 from tests.conftest import install
 from tests.tools import CACHE, missing
 

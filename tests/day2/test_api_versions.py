@@ -14,6 +14,8 @@ from typing import Any
 import pytest
 from click.testing import CliRunner
 
+from lab.binaries.etcd_tools import EtcdTools
+from lab.control_plane.plane import ControlPlane
 from provisioner.api import KINDS, VPC, Rack, Server
 from provisioner.api.crd import VERSIONS, ApiVersion, crd_of
 from provisioner.api.errors import NeedsHuman, Refused, Retryable
@@ -23,8 +25,6 @@ from provisioner.cli.service.manifests import crds
 from provisioner.cluster.client import Cluster, Object
 from provisioner.cluster.resources import CRDS, NAMESPACES, ResourceType, of
 from provisioner.cluster.storage_migration import BEGUN, Progress, migrate
-from provisioner.lab.binaries.etcd_tools import EtcdTools
-from provisioner.lab.control_plane.plane import ControlPlane
 from tests.api.objects import rack, server, subnet, vpc
 from tests.people import BOOT, kubeconfig_of, until
 

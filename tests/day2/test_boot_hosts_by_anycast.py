@@ -16,10 +16,10 @@ from pathlib import Path
 
 import pytest
 
+from lab.control_plane.plane import ControlPlane
 from provisioner.api import Rack, Server
 from provisioner.cluster.client import Cluster
 from provisioner.cluster.resources import of
-from provisioner.lab.control_plane.plane import ControlPlane
 from tests.api.objects import rack, server, subnet
 from tests.boot.dhcp.wire import namespaces
 from tests.boot.test_nginx import make_certificate

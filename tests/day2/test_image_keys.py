@@ -8,13 +8,13 @@ from pathlib import Path
 import pytest
 from click.testing import CliRunner, Result
 
+from lab.control_plane.plane import ControlPlane
 from provisioner.api import NodePool, Server
 from provisioner.api.errors import Refused
 from provisioner.cli.main import provisioner
 from provisioner.cluster.client import Cluster
 from provisioner.image.finished.manifest import SIGNATURE
 from provisioner.image.finished.sign import PublicKey, SecretKey, read_secret_key
-from provisioner.lab.control_plane.plane import ControlPlane
 from tests.api.objects import node_pool, rack, server
 from tests.image.made_images import LAYERED, write_layered
 

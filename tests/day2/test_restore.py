@@ -12,6 +12,9 @@ import pytest
 from click.testing import CliRunner
 from cryptography.hazmat.primitives.asymmetric import ec
 
+from lab.binaries.etcd_tools import EtcdTools
+from lab.control_plane.plane import ControlPlane
+from lab.control_plane.snapshot import restore_snapshot, save_snapshot
 from provisioner.api import Rack, Server
 from provisioner.api.errors import Conflict, NeedsHuman, Refused, Retryable
 from provisioner.cli.restore.command import restore
@@ -22,9 +25,6 @@ from provisioner.join.admission.configuration import JoinConfiguration
 from provisioner.join.certificates.controller import Approver
 from provisioner.join.mint import SERVER_LABEL, TOKEN_NAMESPACE
 from provisioner.join.node_controller import NodePreparer
-from provisioner.lab.binaries.etcd_tools import EtcdTools
-from provisioner.lab.control_plane.plane import ControlPlane
-from provisioner.lab.control_plane.snapshot import restore_snapshot, save_snapshot
 from tests.api.objects import rack, subnet
 from tests.cluster.fake_events import FakeEvents
 from tests.join.world import Clock, World, ask, certificate_pem, connect_as_account, register

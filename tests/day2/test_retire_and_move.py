@@ -14,6 +14,8 @@ import pytest
 import yaml
 from click.testing import CliRunner, Result
 
+from lab.binaries.obtain import Binaries
+from lab.control_plane.plane import ControlPlane
 from provisioner.api import AddressBlock, Maintenance, Rack, Server, VPCAttachment
 from provisioner.api.errors import NotFound, Refused
 from provisioner.cli.service.rack import rack as rack_command
@@ -22,8 +24,6 @@ from provisioner.cluster.events import EventRecorder
 from provisioner.cluster.informer import Informer
 from provisioner.cluster.resources import BMC_SECRETS, NODES, SECRETS, of
 from provisioner.inventory.controller import InventoryInformers, build_inventory_controllers
-from provisioner.lab.binaries.obtain import Binaries
-from provisioner.lab.control_plane.plane import ControlPlane
 from tests.api.objects import bmc, maintenance, rack, server, vpc_attachment
 from tests.inventory.site import Site, eventually
 

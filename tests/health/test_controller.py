@@ -13,6 +13,8 @@ from typing import Any
 import pytest
 import yaml
 
+from lab.binaries.obtain import Binaries
+from lab.control_plane.plane import ControlPlane
 from provisioner.api import Maintenance, ObjectMeta, Server
 from provisioner.api.codec import encode
 from provisioner.api.errors import Conflict, Forbidden, ProvisionerError, Retryable
@@ -29,8 +31,6 @@ from provisioner.cluster.resources import JOBS, NODES, PODS, of
 from provisioner.health.controller import build_health_controllers
 from provisioner.health.jobs.manifest import job_name
 from provisioner.health.jobs.runner import labelled_server
-from provisioner.lab.binaries.obtain import Binaries
-from provisioner.lab.control_plane.plane import ControlPlane
 from tests.health.objects import BOOT, OTHER_BOOT, job_check
 from tests.health.world import DEADLINE_SECONDS, FOREIGN_CONDITION, FOREIGN_TAINT, World, make_world
 from tests.people import until

@@ -20,9 +20,9 @@ from provisioner.join.node_object import POOL_LABEL
 from tests.health.objects import BOOT
 
 if TYPE_CHECKING:
+    from lab.binaries.obtain import Binaries
+    from lab.control_plane.plane import ControlPlane
     from provisioner.cluster.client import Cluster
-    from provisioner.lab.binaries.obtain import Binaries
-    from provisioner.lab.control_plane.plane import ControlPlane
 
 pytestmark = pytest.mark.programs
 

@@ -29,7 +29,7 @@ from tests.image.stage1_shell import Stage1, unpack_stage1
 from tests.tools import CACHE, installed, missing, need_root
 
 if TYPE_CHECKING:
-    from provisioner.lab.binaries.obtain import Binaries
+    from lab.binaries.obtain import Binaries
 
 
 @pytest.fixture(scope="session")

@@ -8,6 +8,7 @@ from pathlib import Path
 
 import pytest
 
+from lab.tools import ARM64_PACKAGES
 from provisioner.api.errors import NeedsHuman
 from provisioner.image.build import Request, build_image
 from provisioner.image.finished.sign import SecretKey
@@ -15,7 +16,6 @@ from provisioner.image.foreign import BINFMT, Foreign, find_foreign, registratio
 from provisioner.image.plan import Choices
 from provisioner.image.recipe import read_recipe
 from provisioner.image.root import Ingredients
-from provisioner.lab.tools import ARM64_PACKAGES
 from tests.image.samples import DPU
 from tests.journey.small_dpu_image import unpacked_base
 from tests.tools import CACHE, lab_tools, need_root

@@ -12,7 +12,7 @@ from pathlib import Path
 
 import pytest
 
-from provisioner.lab.virtual_network.namespace import Namespace, ip
+from lab.virtual_network.namespace import Namespace, ip
 from tests.image.samples import NODE
 from tests.tools import need_root
 

@@ -9,6 +9,7 @@ from pathlib import Path
 
 import pytest
 
+from lab.tools import ARM64_PACKAGES
 from provisioner.api.errors import NeedsHuman
 from provisioner.api.server import Architecture
 from provisioner.image.containerd import compile as containerd_compile
@@ -17,7 +18,6 @@ from provisioner.image.containerd.compile import compiler, pause_program
 from provisioner.image.containerd.pause import pause_image
 from provisioner.image.containerd.state import go_time, varint
 from provisioner.image.elf import read_architecture, read_linkage
-from provisioner.lab.tools import ARM64_PACKAGES
 from tests.tools import installed, lab_tools, missing, need_root
 
 RT_SIGTIMEDWAIT = {"x86_64": "128", "aarch64": "137"}.get(platform.machine(), "")

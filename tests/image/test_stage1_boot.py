@@ -12,10 +12,10 @@ from pathlib import Path
 
 import pytest
 
+from lab.tools import Tools
 from provisioner.image.build import Built, Request
 from provisioner.image.finished.sign import SecretKey
 from provisioner.image.inputs import base_fingerprint
-from provisioner.lab.tools import Tools
 from provisioner.node.image.initrd import after_layer, after_layers, before_layer, before_layers
 from tests.image.vm import HOST, MAC, Dripping, boot_files, guest
 from tests.signed_image import SignedImage, head, layered_image, one_root_image, sign_lines

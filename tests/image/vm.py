@@ -20,9 +20,9 @@ from pathlib import Path
 from pytest_httpserver import URI_DEFAULT
 from werkzeug import Request, Response
 
+from lab.machine.machine import EMULATED_KERNEL_ARGUMENTS, processors
+from lab.tools import Tools
 from provisioner.image.build import Built
-from provisioner.lab.machine.machine import EMULATED_KERNEL_ARGUMENTS, processors
-from provisioner.lab.tools import Tools
 from provisioner.node.image.manifest import read_manifest
 from tests.emulator import Heard, emulator
 from tests.http_peer import HttpPeer, target

@@ -23,8 +23,8 @@ from tests.api.objects import node_pool, rack, server
 from tests.boot import objects
 
 if TYPE_CHECKING:
+    from lab.control_plane.plane import ControlPlane
     from provisioner.cluster.client import Cluster
-    from provisioner.lab.control_plane.plane import ControlPlane
 
 Accept = Callable[..., Result]
 ORDER = BootOrder(id="o1", reason="FirstBoot", ordered_time="2026-01-02T12:00:00Z", attempt=1)

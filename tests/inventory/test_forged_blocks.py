@@ -8,12 +8,12 @@ from pathlib import Path
 
 import pytest
 
+from lab.control_plane.plane import ControlPlane
 from provisioner.api import AddressBlock, Server
 from provisioner.api.conditions import find_condition
 from provisioner.api.errors import Forbidden, Refused
 from provisioner.cluster.client import Cluster
 from provisioner.cluster.resources import of
-from provisioner.lab.control_plane.plane import ControlPlane
 from tests.api.objects import address_block
 from tests.inventory.site import Site, eventually
 from tests.people import BINDINGS, POLICIES, bind, kubeconfig_of

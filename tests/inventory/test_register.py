@@ -18,8 +18,8 @@ from provisioner.cli.service.rack import rack
 from provisioner.cluster.resources import NAMESPACES, SECRETS, of
 
 if TYPE_CHECKING:
+    from lab.control_plane.plane import ControlPlane
     from provisioner.cluster.client import Cluster
-    from provisioner.lab.control_plane.plane import ControlPlane
 
 GOLDEN = Path(__file__).parent.parent / "golden" / "inventory"
 

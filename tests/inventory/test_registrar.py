@@ -23,7 +23,7 @@ from provisioner.inventory.lists.packing_list import read_packing_list
 from provisioner.inventory.registrar import Outcome, carry_out, plan_registration
 
 if TYPE_CHECKING:
-    from provisioner.lab.control_plane.plane import ControlPlane
+    from lab.control_plane.plane import ControlPlane
 
 SERVERS = 50
 Request = tuple[str, str, dict[str, Any]]

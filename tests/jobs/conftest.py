@@ -8,8 +8,8 @@ from pathlib import Path
 
 import pytest
 
+from lab.tools import Tools
 from provisioner.cluster.client import Cluster
-from provisioner.lab.tools import Tools
 from tests.jobs.kubernetes_site import Site
 from tests.jobs.slurm_site import PACKAGES, SlurmSite
 from tests.tools import lab_tools

@@ -16,9 +16,9 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Final
 
-from provisioner.lab.child_process import LabProcess
-from provisioner.lab.control_plane.ports import free_port
-from provisioner.lab.tools import Tools
+from lab.child_process import LabProcess
+from lab.control_plane.ports import free_port
+from lab.tools import Tools
 
 PACKAGES: Final = ("munge", "slurm-wlm", "slurm-wlm-jwt-plugin", "slurmrestd")
 NODES: Final = ("s-r01-u01", "s-r01-u02", "s-r01-u03", "s-r01-u04")

@@ -10,10 +10,10 @@ from typing import Any
 
 import pytest
 
+from lab.control_plane.plane import ControlPlane
 from provisioner.cluster.client import Cluster
 from provisioner.join.certificates.controller import Approver
 from provisioner.join.node_controller import NodePreparer
-from provisioner.lab.control_plane.plane import ControlPlane
 from tests.cluster.fake_events import FakeEvents
 from tests.join.world import Clock, World, connect_as_account, register
 

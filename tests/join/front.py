@@ -20,11 +20,11 @@ import pytest
 import waitress
 from flask import Blueprint, Flask
 
+from lab.control_plane.ports import free_port
 from provisioner.boot.host.nginx import NginxSite, nginx_command, render_nginx
 from provisioner.boot.host.peer import RealPeer
 from provisioner.join.admission.source import TrustedProxies
 from provisioner.join.admission.web import Joins, join_blueprint
-from provisioner.lab.control_plane.ports import free_port
 from tests.node.fake_join_server import Authority
 from tests.tools import lab_tools
 

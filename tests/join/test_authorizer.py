@@ -15,6 +15,7 @@ from typing import Any
 
 import pytest
 
+from lab.control_plane.pki import Authority
 from provisioner.api.errors import NeedsHuman
 from provisioner.cluster.source import Snapshot
 from provisioner.join.credentials import web
@@ -29,7 +30,6 @@ from provisioner.join.credentials.review import (
     judge,
 )
 from provisioner.join.credentials.web import MAX_BODY_BYTES, MAX_CONNECTIONS, PATH, AuthorizerServer, ServerTLS
-from provisioner.lab.control_plane.pki import Authority
 from provisioner.node import lingering_close
 
 PATIENCE_SECONDS = 180.0

@@ -17,10 +17,10 @@ import yaml
 from cryptography import x509
 from cryptography.x509.oid import NameOID
 
+from lab.binaries.obtain import Binaries
+from lab.control_plane.ports import free_port
 from provisioner.api.node_pool import NodePool
 from provisioner.cluster.resources import NODES, of
-from provisioner.lab.binaries.obtain import Binaries
-from provisioner.lab.control_plane.ports import free_port
 from tests.join.front import serve_behind_nginx
 from tests.join.samples import DIGEST
 from tests.join.test_controllers import informers, wait_until

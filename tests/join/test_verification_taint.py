@@ -14,9 +14,9 @@ from typing import Any
 import pytest
 import yaml
 
+from lab.binaries.obtain import Binaries
 from provisioner.api.meta import rfc3339
 from provisioner.cluster.resources import NODES, PODS
-from provisioner.lab.binaries.obtain import Binaries
 from tests.join.test_controllers import wait_until
 from tests.join.world import World
 from tests.tools import missing

@@ -19,6 +19,7 @@ from cryptography.hazmat.primitives.asymmetric import ec, rsa
 from cryptography.hazmat.primitives.serialization import Encoding, NoEncryption, PrivateFormat
 from cryptography.x509.oid import NameOID
 
+from lab.control_plane.plane import ControlPlane
 from provisioner.api.codec import encode, to_json
 from provisioner.api.errors import Conflict, Refused
 from provisioner.api.image import Image
@@ -34,7 +35,6 @@ from provisioner.join.admission.service import Answer, JoinService
 from provisioner.join.certificates.approve import CLIENT_SIGNER
 from provisioner.join.certificates.controller import Approver
 from provisioner.join.node_controller import NodePreparer
-from provisioner.lab.control_plane.plane import ControlPlane
 from tests.cluster.fake_events import FakeEvents
 from tests.join import samples
 from tests.people import until

@@ -12,8 +12,8 @@ from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Final, TypeVar
 
+from lab.network import LabNetwork
 from provisioner.cluster.client import Cluster
-from provisioner.lab.network import LabNetwork
 
 T = TypeVar("T")
 

@@ -11,9 +11,9 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import Final, Self
 
+from lab.network import LabNetwork, tap_name
 from provisioner.api.boot_stage import BootStage
 from provisioner.image.finished.manifest import Manifest
-from provisioner.lab.network import LabNetwork, tap_name
 
 # linux/bpf_common.h, over a frame from its Ethernet header on
 _LD_BYTE, _LD_HALF = 0x30, 0x28

@@ -11,8 +11,8 @@ from pathlib import Path
 
 import pytest
 
-from provisioner.lab.binaries.obtain import Binaries
-from provisioner.lab.demo.state import DemoState
+from lab.binaries.obtain import Binaries
+from lab.demo.state import DemoState
 from tests.emulator import EmulatorFault
 from tests.journey.virtual_rack import VirtualRack, keep_logs, lab_command, lost_timers
 from tests.tools import CACHE, need_root

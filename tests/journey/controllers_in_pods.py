@@ -18,12 +18,12 @@ from typing import Any, Final
 
 import yaml
 
+from lab.demo.daemon import API_SERVER_PORT
+from lab.demo.job import demo_job
+from lab.demo.state import ADDRESS
+from lab.network import LabNetwork
 from provisioner import __version__
 from provisioner.cluster.resources import LEASES, PODS, SYSTEM
-from provisioner.lab.demo.daemon import API_SERVER_PORT
-from provisioner.lab.demo.job import demo_job
-from provisioner.lab.demo.state import ADDRESS
-from provisioner.lab.network import LabNetwork
 from tests.chart.helm import find_helm
 from tests.image.registry.real_registry import real_registry
 from tests.journey.virtual_rack import VirtualRack

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
+from lab.demo.job import demo_job
 from provisioner.cluster.resources import JOBS, PODS
-from provisioner.lab.demo.job import demo_job
 from tests.journey.virtual_rack import VirtualRack
 
 SHELL = "/host/usr/bin/dash"

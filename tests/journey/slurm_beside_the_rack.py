@@ -14,8 +14,8 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
-from provisioner.lab.network import LabNetwork
-from provisioner.lab.tools import Tools
+from lab.network import LabNetwork
+from lab.tools import Tools
 from tests.jobs.slurm_site import PACKAGES, PREFIX, SlurmSite
 from tests.journey.virtual_rack import VirtualRack
 from tests.tools import lab_tools

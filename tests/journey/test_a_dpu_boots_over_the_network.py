@@ -13,13 +13,13 @@ from pathlib import Path
 
 import pytest
 
-from provisioner.cli.lab.parts import daemon_arguments, describe_demo_rack, lab_signing_key, run_step
+from lab.binaries.obtain import Binaries
+from lab.cli.parts import daemon_arguments, describe_demo_rack, lab_signing_key, run_step
+from lab.demo import up as demo_up
+from lab.demo.state import DemoState
+from lab.tools import ARM64_PACKAGES
 from provisioner.image.foreign import find_foreign
 from provisioner.image.recipe import read_recipe
-from provisioner.lab.binaries.obtain import Binaries
-from provisioner.lab.demo import up as demo_up
-from provisioner.lab.demo.state import DemoState
-from provisioner.lab.tools import ARM64_PACKAGES
 from tests.journey.conftest import ends
 from tests.journey.small_dpu_image import build_small_image, unpacked_base
 from tests.journey.virtual_rack import VirtualRack

@@ -11,9 +11,9 @@ from typing import Any
 import pytest
 import yaml
 
+from lab.bmc.rack_of_bmcs import RACK_FILE
 from provisioner.cluster.resources import PODS
 from provisioner.image.containerd.pause import REFERENCE
-from provisioner.lab.bmc.rack_of_bmcs import RACK_FILE
 from tests.attacks.leaks import Sought, core_bytes_allowed, dumped_cores, secret_of_key
 from tests.journey.virtual_rack import VirtualRack
 

@@ -7,6 +7,7 @@ from typing import Any
 
 import pytest
 
+from lab.demo.maintenance import find_latest, request_patch
 from provisioner.api.codec import decode
 from provisioner.api.maintenance import FINAL_PHASES, Maintenance
 from provisioner.api.node_contract import (
@@ -17,7 +18,6 @@ from provisioner.api.node_contract import (
     VERIFICATION_TAINT,
 )
 from provisioner.cluster.resources import NODES, of
-from provisioner.lab.demo.maintenance import find_latest, request_patch
 from tests.journey.virtual_rack import VirtualRack
 
 pytestmark = pytest.mark.timeout(2400)

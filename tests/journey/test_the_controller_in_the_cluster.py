@@ -12,11 +12,11 @@ from pathlib import Path
 
 import pytest
 
+from lab.demo.maintenance import find_latest
 from provisioner.api.codec import decode
 from provisioner.api.maintenance import FINAL_PHASES, Maintenance
 from provisioner.api.meta import parse_time
 from provisioner.cluster.resources import of
-from provisioner.lab.demo.maintenance import find_latest
 from tests.journey.controllers_in_pods import ControllersInPods, controllers_in_pods
 from tests.journey.virtual_rack import VirtualRack
 

@@ -14,13 +14,13 @@ from pathlib import Path
 
 import pytest
 
+from lab.binaries.etcd_tools import EtcdTools, entry_of, obtain_etcd_tools
+from lab.control_plane.snapshot import BUMP
+from lab.demo.show import is_ready
+from lab.network import LabNetwork
 from provisioner.api import Rack
 from provisioner.api.meta import parse_time
 from provisioner.cluster.resources import LEASES, NODE_LEASES, of
-from provisioner.lab.binaries.etcd_tools import EtcdTools, entry_of, obtain_etcd_tools
-from provisioner.lab.control_plane.snapshot import BUMP
-from provisioner.lab.demo.show import is_ready
-from provisioner.lab.network import LabNetwork
 from tests.api.objects import rack as rack_object
 from tests.api.objects import subnet
 from tests.journey.virtual_rack import VirtualRack

@@ -13,18 +13,18 @@ from typing import Any
 
 import pytest
 
+from lab.binaries.obtain import Binaries
+from lab.cli.parts import Report, build_demo_image
+from lab.demo.job import demo_job
+from lab.demo.maintenance import find_latest
+from lab.network import LabNetwork
 from provisioner.api import Image
 from provisioner.api.codec import decode
 from provisioner.api.conditions import find_condition, is_true
 from provisioner.api.maintenance import FINAL_PHASES, Maintenance
 from provisioner.api.schema import API_VERSION
-from provisioner.cli.lab.parts import Report, build_demo_image
 from provisioner.cli.progress import Progress
 from provisioner.cluster.resources import JOBS, NODES, of
-from provisioner.lab.binaries.obtain import Binaries
-from provisioner.lab.demo.job import demo_job
-from provisioner.lab.demo.maintenance import find_latest
-from provisioner.lab.network import LabNetwork
 from tests.journey.virtual_rack import VirtualRack
 
 pytestmark = pytest.mark.timeout(2400)

@@ -17,22 +17,22 @@ from functools import cached_property
 from pathlib import Path
 from typing import Any, Final, TypeVar
 
+from lab.cli.parts import lab_environment
+from lab.demo.show import is_ready
+from lab.demo.state import ADDRESS, DemoState, process_start_time
+from lab.machine.qemu import LOST_TIMER
+from lab.network import LabNetwork
+from lab.rack import Fault, inject_fault
 from provisioner.api import Server
 from provisioner.api.boot_stage import BootStage, stage_order
 from provisioner.api.boot_timeline import boot_timeline, format_timeline, stage_moments
 from provisioner.api.codec import decode
 from provisioner.api.errors import ProvisionerError
 from provisioner.api.meta import parse_time
-from provisioner.cli.lab.parts import lab_environment
 from provisioner.cluster.client import Cluster
 from provisioner.cluster.resources import NODES, ResourceType, of
 from provisioner.image.finished.manifest import MANIFEST
 from provisioner.image.finished.manifest import decode as decode_manifest
-from provisioner.lab.demo.show import is_ready
-from provisioner.lab.demo.state import ADDRESS, DemoState, process_start_time
-from provisioner.lab.machine.qemu import LOST_TIMER
-from provisioner.lab.network import LabNetwork
-from provisioner.lab.rack import Fault, inject_fault
 from tests.journey.api_server import ApiServer
 from tests.journey.cable import Cable
 
@@ -254,8 +254,8 @@ class VirtualRack:
 
 
 def lab_command(*arguments: str) -> list[str]:
-    """`provisioner lab …`."""
-    return [sys.executable, "-m", "provisioner.cli", "lab", *arguments]
+    """`bin/lab …`."""
+    return [sys.executable, "-m", "lab.cli", *arguments]
 
 
 def keep_logs(state: DemoState, folder: Path) -> None:

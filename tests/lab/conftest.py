@@ -8,9 +8,9 @@ from pathlib import Path
 
 import pytest
 
-from provisioner.lab.demo.leftovers import clean_lab
-from provisioner.lab.network import LabNetwork
-from provisioner.lab.tools import Tools
+from lab.demo.leftovers import clean_lab
+from lab.network import LabNetwork
+from lab.tools import Tools
 from tests.tools import lab_tools, need_root
 
 

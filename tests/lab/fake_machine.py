@@ -9,11 +9,11 @@ from datetime import UTC, datetime
 from ipaddress import IPv4Address
 from pathlib import Path
 
+from lab.bmc.certificate import obtain_certificate, server_context
+from lab.bmc.endpoint import BmcEndpoint, Credentials
+from lab.bmc.server_power import ServerPower
+from lab.machine.machine import BootPlan, Firmware, MachineSpec
 from provisioner.api.values import Secret, parse_mac
-from provisioner.lab.bmc.certificate import obtain_certificate, server_context
-from provisioner.lab.bmc.endpoint import BmcEndpoint, Credentials
-from provisioner.lab.bmc.server_power import ServerPower
-from provisioner.lab.machine.machine import BootPlan, Firmware, MachineSpec
 
 USERNAME = "provisioner"
 PASSWORD = "correct horse"

@@ -5,11 +5,11 @@ from __future__ import annotations
 import subprocess
 from pathlib import Path
 
+from lab.demo.another_image import NOTE_FILE, make_another_image
 from provisioner.image.finished.check import check_image
 from provisioner.image.finished.manifest import MANIFEST, decode
 from provisioner.image.finished.sign import SecretKey
 from provisioner.image.finished.store import part_files
-from provisioner.lab.demo.another_image import NOTE_FILE, make_another_image
 from tests.image.made_images import LAYERED, write_layered, write_of_format_1
 from tests.tools import need_root
 

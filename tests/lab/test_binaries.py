@@ -13,13 +13,13 @@ import pytest
 from pytest_httpserver import URI_DEFAULT
 from werkzeug import Response
 
+from lab.binaries import build as binaries_build
+from lab.binaries import download as binaries_download
+from lab.binaries import obtain as binaries
+from lab.binaries.cache import NAMES, VERSION, architecture, fill, missing_in
+from lab.binaries.kubelet import obtain_kubelet
+from lab.binaries.obtain import cache_entries, find_binaries, find_etcd
 from provisioner.api.errors import NeedsHuman
-from provisioner.lab.binaries import build as binaries_build
-from provisioner.lab.binaries import download as binaries_download
-from provisioner.lab.binaries import obtain as binaries
-from provisioner.lab.binaries.cache import NAMES, VERSION, architecture, fill, missing_in
-from provisioner.lab.binaries.kubelet import obtain_kubelet
-from provisioner.lab.binaries.obtain import cache_entries, find_binaries, find_etcd
 from tests.http_peer import HttpPeer, target
 
 CONTENT = {name: f"#!/bin/sh\necho Kubernetes {VERSION}\n# {name}\n".encode() for name in NAMES}

@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 import requests
 
-from provisioner.lab.machine.machine import NETWORK_BOOT, BootPlan
+from lab.machine.machine import NETWORK_BOOT, BootPlan
 from tests.lab.fake_machine import PASSWORD, USERNAME, FakeServer, fake_server
 
 SYSTEM = "/redfish/v1/Systems/1"

@@ -24,14 +24,14 @@ from cryptography.hazmat.primitives import hashes, serialization
 from cryptography.hazmat.primitives.asymmetric import ec
 from cryptography.x509.oid import NameOID
 
+from lab.binaries.obtain import Binaries
+from lab.control_plane.plane import ControlPlane
+from lab.control_plane.ports import LENT, free_port
 from provisioner.api.errors import NeedsHuman, NotFound, Refused
+from provisioner.cli.control_plane.flags import PRODUCTION_FLAGS, production_flags_text
+from provisioner.cli.control_plane.objects import production_objects_text
 from provisioner.cluster.client import Cluster
 from provisioner.cluster.resources import CONFIG_MAPS, CSRS, SECRETS, ResourceType
-from provisioner.lab.binaries.obtain import Binaries
-from provisioner.lab.control_plane.flags import PRODUCTION_FLAGS, production_flags_text
-from provisioner.lab.control_plane.objects import production_objects_text
-from provisioner.lab.control_plane.plane import ControlPlane
-from provisioner.lab.control_plane.ports import LENT, free_port
 from tests.tools import is_running, need_root
 
 GENEROUS_SECONDS = 180
@@ -229,7 +229,7 @@ def test_a_port_that_was_given_and_is_not_used_yet_is_given_to_nobody_else(monke
     another = (
         "import random; from types import SimpleNamespace\n"
         f"random.SystemRandom = lambda: SimpleNamespace(randint=lambda *_: {given})\n"
-        "from provisioner.lab.control_plane.ports import free_port\n"
+        "from lab.control_plane.ports import free_port\n"
         "print(free_port('127.0.0.1'))"
     )
     ran = subprocess.run([sys.executable, "-c", another], capture_output=True, text=True, check=True)
@@ -239,8 +239,8 @@ def test_a_port_that_was_given_and_is_not_used_yet_is_given_to_nobody_else(monke
 STARTS_ONE = """
 import sys, time
 from pathlib import Path
-from provisioner.lab.binaries.obtain import find_binaries
-from provisioner.lab.control_plane.plane import ControlPlane
+from lab.binaries.obtain import find_binaries
+from lab.control_plane.plane import ControlPlane
 plane = ControlPlane(Path(sys.argv[1]), find_binaries(assets=Path(sys.argv[2])), address=sys.argv[3], port=6443)
 plane.start()
 print(*plane.pids().values(), flush=True)

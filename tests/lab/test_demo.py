@@ -14,15 +14,15 @@ from typing import Any, cast
 
 import pytest
 
+from lab.demo import show as demo_show
+from lab.demo.keys import obtain_keys
+from lab.demo.show import BootDisplay, follow_until, is_ready, server_line, what_is_missing
+from lab.demo.state import DemoState, is_running, process_start_time, stop_daemon
+from lab.demo.up import require_running, run_job
 from provisioner.api.errors import NeedsHuman, Retryable
 from provisioner.api.meta import Condition, ObjectMeta, rfc3339_micro
 from provisioner.api.server import BootOrder, JoinStatus, PowerStatus, Server, ServerSpec, ServerStatus
 from provisioner.cluster.client import Cluster, ListResult
-from provisioner.lab.demo import show as demo_show
-from provisioner.lab.demo.keys import obtain_keys
-from provisioner.lab.demo.show import BootDisplay, follow_until, is_ready, server_line, what_is_missing
-from provisioner.lab.demo.state import DemoState, is_running, process_start_time, stop_daemon
-from provisioner.lab.demo.up import require_running, run_job
 
 NOON = datetime(2026, 1, 1, 12, tzinfo=UTC)
 
@@ -144,7 +144,7 @@ def test_a_job_is_said_to_run_once_its_pod_runs_and_not_before(monkeypatch: pyte
             phase = "Running" if self.looks == 3 else "Pending"
             return ListResult(items=[{"status": {"phase": phase}}], resource_version="1")
 
-    monkeypatch.setattr("provisioner.lab.demo.up.time.sleep", lambda seconds: None)
+    monkeypatch.setattr("lab.demo.up.time.sleep", lambda seconds: None)
     name = run_job(cast(Cluster, Pending()), "r01-u01", 30, told.append)
     runs = f"Job {name} runs on r01-u01 for 30 s, and is not interrupted"
     assert told == ["created", told[1], "looked", "looked", "looked", runs]

@@ -7,10 +7,10 @@ from pathlib import Path
 
 import pytest
 
+from lab.machine import kvm
+from lab.tools import Tools
 from provisioner.api.errors import Refused
 from provisioner.image.finished.store import part_files, read_manifest
-from provisioner.lab.machine import kvm
-from provisioner.lab.tools import Tools
 from tests.tools import CACHE, missing
 
 

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from provisioner.lab.machine.lost_timer import ConsoleWatch, timer_was_lost
+from lab.machine.lost_timer import ConsoleWatch, timer_was_lost
 from tests.emulator import EmulatorFault, Heard, emulator
 
 LOST = (

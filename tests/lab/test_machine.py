@@ -7,9 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from provisioner.api.server import Architecture
-from provisioner.api.values import parse_mac
-from provisioner.lab.machine.machine import (
+from lab.machine.machine import (
     NETWORK_BOOT,
     Accelerator,
     BootPlan,
@@ -19,6 +17,8 @@ from provisioner.lab.machine.machine import (
     efi_variables,
     qemu_command,
 )
+from provisioner.api.server import Architecture
+from provisioner.api.values import parse_mac
 from tests.golden_files import assert_golden
 from tests.lab.test_nvram import empty_store, read_variables
 

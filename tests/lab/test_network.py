@@ -17,10 +17,10 @@ from typing import Any
 
 import pytest
 
+from lab.child_process import LabProcess
+from lab.demo.leftovers import clean_lab
+from lab.network import LabNetwork, tap_name
 from provisioner.api.errors import NeedsHuman
-from provisioner.lab.child_process import LabProcess
-from provisioner.lab.demo.leftovers import clean_lab
-from provisioner.lab.network import LabNetwork, tap_name
 from provisioner.network.agent.namespaces import inside as network_namespace
 
 pytestmark = pytest.mark.programs
@@ -133,7 +133,7 @@ def test_a_lab_that_was_killed_half_way_is_cleaned_with_all_its_processes(networ
 def test_cleaning_from_within_spares_the_one_who_cleans(network: LabNetwork) -> None:
     network.create()
     code = (
-        "from provisioner.lab.network import LabNetwork; from provisioner.lab.demo.leftovers import clean_lab\n"
+        "from lab.network import LabNetwork; from lab.demo.leftovers import clean_lab\n"
         f"clean_lab(LabNetwork({network.lab!r})); print('done')"
     )
     ran = subprocess.run(

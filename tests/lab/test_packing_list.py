@@ -7,13 +7,13 @@ from pathlib import Path
 
 import pytest
 
+from lab.machine.machine import Accelerator
+from lab.network import LabNetwork
+from lab.rack import VirtualRack
+from lab.rack_description import describe_rack, processors_of_each
+from lab.tools import Tools
 from provisioner.api.values import Secret
 from provisioner.inventory.lists.packing_list import read_packing_list
-from provisioner.lab.machine.machine import Accelerator
-from provisioner.lab.network import LabNetwork
-from provisioner.lab.rack import VirtualRack
-from provisioner.lab.rack_description import describe_rack, processors_of_each
-from provisioner.lab.tools import Tools
 
 
 def test_the_packing_list_says_the_same_as_the_objects(tools: Tools, tmp_path: Path) -> None:

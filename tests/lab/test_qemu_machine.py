@@ -12,12 +12,12 @@ from pathlib import Path
 
 import pytest
 
+from lab.machine.machine import NETWORK_BOOT, MachineFiles, MachineSpec
+from lab.machine.qemu import QemuMachine, trim_log
+from lab.network import LabNetwork, tap_name
+from lab.tools import Tools
 from provisioner.api.errors import Retryable
 from provisioner.api.values import parse_mac
-from provisioner.lab.machine.machine import NETWORK_BOOT, MachineFiles, MachineSpec
-from provisioner.lab.machine.qemu import QemuMachine, trim_log
-from provisioner.lab.network import LabNetwork, tap_name
-from provisioner.lab.tools import Tools
 from tests.lab.test_lost_timer import LOST
 from tests.tools import is_running
 

@@ -13,7 +13,7 @@ from typing import Any
 
 import pytest
 
-from provisioner.lab.machine.qmp import MonitorGone, QmpClient
+from lab.machine.qmp import MonitorGone, QmpClient
 
 
 class FakeQemu:

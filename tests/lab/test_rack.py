@@ -16,17 +16,17 @@ from typing import Any, TypeVar
 
 import pytest
 
+from lab.child_process import LabProcess
+from lab.demo.up import registration
+from lab.machine.tpm_manufacture import endorsement_key_sha256
+from lab.network import LabNetwork, tap_name
+from lab.rack import VirtualRack
+from lab.rack_description import RackDescription, ServerKind, describe_rack, from_json, to_json
+from lab.tools import Tools
 from provisioner.api.codec import decode
 from provisioner.api.errors import NeedsHuman
 from provisioner.api.server import Server
 from provisioner.api.values import Secret
-from provisioner.lab.child_process import LabProcess
-from provisioner.lab.demo.up import registration
-from provisioner.lab.machine.tpm_manufacture import endorsement_key_sha256
-from provisioner.lab.network import LabNetwork, tap_name
-from provisioner.lab.rack import VirtualRack
-from provisioner.lab.rack_description import RackDescription, ServerKind, describe_rack, from_json, to_json
-from provisioner.lab.tools import Tools
 from provisioner.power.bmc.power_controller import BmcAccess
 from provisioner.power.bmc.redfish import RedfishPower
 

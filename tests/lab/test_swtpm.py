@@ -14,15 +14,15 @@ import pytest
 from cryptography import x509
 from cryptography.hazmat.primitives.asymmetric import rsa
 
-from provisioner.api.errors import NeedsHuman, Retryable
-from provisioner.lab.machine.machine import MachineFiles
-from provisioner.lab.machine.swtpm import SoftwareTpm, swtpm_command
-from provisioner.lab.machine.tpm_manufacture import (
+from lab.machine.machine import MachineFiles
+from lab.machine.swtpm import SoftwareTpm, swtpm_command
+from lab.machine.tpm_manufacture import (
     endorsement_authorities,
     endorsement_key_sha256,
     manufacture_tpm,
 )
-from provisioner.lab.tools import Tools
+from lab.tools import Tools
+from provisioner.api.errors import NeedsHuman, Retryable
 from tests.lab.tpm_board import Board
 from tests.tools import is_running
 

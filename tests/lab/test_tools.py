@@ -8,10 +8,10 @@ from pathlib import Path
 
 import pytest
 
+from lab import tools as tools_module
+from lab.tools import Tools, build_command, choose_mirror, content_key, obtain_tools
 from provisioner.api.errors import NeedsHuman
 from provisioner.image.mirror import Source
-from provisioner.lab import tools as tools_module
-from provisioner.lab.tools import Tools, build_command, choose_mirror, content_key, obtain_tools
 
 
 def test_the_machines_own_mirror_is_used_and_never_its_security_archive() -> None:

@@ -10,14 +10,14 @@ from pathlib import Path
 
 import pytest
 
-from provisioner.cli.lab.parts import demo_state
-from provisioner.cli.lab.vpc import clean
-from provisioner.lab.binaries.obtain import Binaries
-from provisioner.lab.demo.state import DemoState
-from provisioner.lab.vpc_demo import site
-from provisioner.lab.vpc_demo.network import create_network, host_of
-from provisioner.lab.vpc_demo.packets import connect, ping, send_as
-from provisioner.lab.vpc_demo.trial import ANSWER, HEARD, NOT_HEARD, NOTHING, REFUSAL
+from lab.binaries.obtain import Binaries
+from lab.cli.parts import demo_state
+from lab.cli.vpc import clean
+from lab.demo.state import DemoState
+from lab.vpc_demo import site
+from lab.vpc_demo.network import create_network, host_of
+from lab.vpc_demo.packets import connect, ping, send_as
+from lab.vpc_demo.trial import ANSWER, HEARD, NOT_HEARD, NOTHING, REFUSAL
 from tests.tools import installed, need_root
 
 
@@ -60,7 +60,7 @@ def test_without_a_tenants_network_a_host_lies_is_refused_and_is_heard(state: De
 
 def test_the_demo_is_as_it_must_be_and_leaves_nothing(state: DemoState, binaries: Binaries) -> None:
     ran = subprocess.run(
-        [sys.executable, "-m", "provisioner.cli", "lab", "vpc", "--name", state.name],
+        [sys.executable, "-m", "lab.cli", "vpc", "--name", state.name],
         env={**os.environ, "PYTHONPATH": ":".join(each for each in sys.path if each)},
         capture_output=True,
         text=True,

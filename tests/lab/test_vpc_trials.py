@@ -4,15 +4,15 @@ from __future__ import annotations
 
 import pytest
 
+from lab.vpc_demo import site
+from lab.vpc_demo.network import require_programs
+from lab.vpc_demo.packets import is_echo_request
+from lab.vpc_demo.residue import Shown, differing, residue
+from lab.vpc_demo.stage import exit_status, line, summary
+from lab.vpc_demo.trial import ANSWER, NOTHING, Result, Trial, carry_out
 from provisioner.api import VPC, NetworkPool, SecurityGroup, Server, VPCAttachment
 from provisioner.api.codec import decode
 from provisioner.api.errors import NeedsHuman
-from provisioner.lab.vpc_demo import site
-from provisioner.lab.vpc_demo.network import require_programs
-from provisioner.lab.vpc_demo.packets import is_echo_request
-from provisioner.lab.vpc_demo.residue import Shown, differing, residue
-from provisioner.lab.vpc_demo.stage import exit_status, line, summary
-from provisioner.lab.vpc_demo.trial import ANSWER, NOTHING, Result, Trial, carry_out
 
 ECHO = bytes.fromhex(
     "02005e000101" "525400000100" "0800" "4500001c00004000400100000a0100030a010007" "0800f7ff00000000"

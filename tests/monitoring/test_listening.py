@@ -9,10 +9,10 @@ from ipaddress import IPv4Address
 import click
 import pytest
 
+from lab.control_plane.ports import free_port
 from provisioner.api.errors import NeedsHuman
 from provisioner.cli.service.listening import listen_at, serve_health
 from provisioner.cluster.health.checks import Check, well
-from provisioner.lab.control_plane.ports import free_port
 
 EVERYWHERE = str(IPv4Address(0))
 

@@ -13,7 +13,7 @@ CHECKOUT = Path(__file__).parents[2]
 FAULTS = read_faults()
 AREAS = {
     *(path.name for path in (CHECKOUT / "provisioner").iterdir() if (path / "__init__.py").exists()),
-    *("ansible", "charts", "images", "policies"),
+    *("ansible", "artefacts", "charts", "images", "lab", "policies"),
 }
 
 

@@ -11,12 +11,12 @@ from typing import Any, TypeVar
 
 import pytest
 
+from lab.control_plane.kubelet_files import join_as
+from lab.control_plane.plane import ControlPlane
 from provisioner.api.codec import from_json, to_json
 from provisioner.api.node_facts import BootIntent, BootReport, IntentAction, NodeFacts
 from provisioner.cluster.client import Cluster
 from provisioner.cluster.resources import NODES
-from provisioner.lab.control_plane.kubelet_files import join_as
-from provisioner.lab.control_plane.plane import ControlPlane
 from provisioner.node.api_server import ApiError, NotJoinedError, OwnNode, read_access
 from provisioner.node.intent import FACTS_ANNOTATION, INTENT_ANNOTATION, REPORT_ANNOTATION
 from tests.node.fake_image_store import FakeImageStore

@@ -13,7 +13,7 @@ import pytest
 import requests
 import urllib3
 
-from provisioner.lab.bmc.certificate import obtain_certificate, server_context
+from lab.bmc.certificate import obtain_certificate, server_context
 from provisioner.outbound.adapter import BoundedAdapter
 from provisioner.outbound.deadline import HEAD_BYTES, TooLarge, TooSlow, bounded_call, current_call
 from provisioner.outbound.sockets import bound, read_body

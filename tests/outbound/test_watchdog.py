@@ -16,7 +16,7 @@ import pytest
 import requests
 import urllib3
 
-from provisioner.lab.bmc.certificate import obtain_certificate, server_context
+from lab.bmc.certificate import obtain_certificate, server_context
 from provisioner.outbound.adapter import BoundedAdapter
 from provisioner.outbound.deadline import OutboundFailed, TooSlow
 from provisioner.outbound.sockets import bound

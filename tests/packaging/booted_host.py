@@ -14,8 +14,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
 
-from provisioner.packages.__main__ import own_machine
-from provisioner.packages.debian import Unpacked, archives_of, unpack
+from artefacts.__main__ import own_machine
+from artefacts.debian import Unpacked, archives_of, unpack
 from tests.tools import CACHE
 
 PACKAGES: Final = (

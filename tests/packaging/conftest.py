@@ -7,8 +7,8 @@ from functools import cache
 
 import pytest
 
-from provisioner.packages.archive import archive
-from provisioner.packages.build import Built, Ingredients
+from artefacts.archive import archive
+from artefacts.build import Built, Ingredients
 from tests.packaging.container import Container
 from tests.packaging.made import make, read_ingredients
 from tests.tools import need_root

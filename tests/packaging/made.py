@@ -7,12 +7,12 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Final
 
-from provisioner.packages.__main__ import RECIPES, own_machine
-from provisioner.packages.build import Built, Ingredients, build
-from provisioner.packages.debian import archives_of, unpack
-from provisioner.packages.recipe import read_recipe
-from provisioner.packages.wheel import build_wheel
-from provisioner.packages.wheels import download, wheel_of
+from artefacts.__main__ import RECIPES, own_machine
+from artefacts.build import Built, Ingredients, build
+from artefacts.debian import archives_of, unpack
+from artefacts.recipe import read_recipe
+from artefacts.wheel import build_wheel
+from artefacts.wheels import download, wheel_of
 from tests.tools import CACHE
 
 CHECKOUT: Final = Path(__file__).parents[2]

@@ -16,16 +16,16 @@ from pathlib import Path
 import pytest
 import requests
 
+from artefacts.archive import MANIFEST_TYPE, archive
+from artefacts.build import Built, Ingredients, build
+from artefacts.sbom import render_sbom
+from artefacts.wheel import build_wheel
+from artefacts.wheels import wheel_of
+from lab.control_plane.plane import ControlPlane
 from provisioner import __version__
 from provisioner.api.errors import NotFound
 from provisioner.cluster.client import Cluster
 from provisioner.cluster.resources import LEASES
-from provisioner.lab.control_plane.plane import ControlPlane
-from provisioner.packages.archive import MANIFEST_TYPE, archive
-from provisioner.packages.build import Built, Ingredients, build
-from provisioner.packages.sbom import render_sbom
-from provisioner.packages.wheel import build_wheel
-from provisioner.packages.wheels import wheel_of
 from tests.image.registry.real_registry import real_registry
 from tests.packaging.container import Container, blob, manifest_of, read_archive
 from tests.packaging.made import BOOT, CHECKOUT, CONTROLLER, EPOCH

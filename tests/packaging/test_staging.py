@@ -11,11 +11,11 @@ from pathlib import Path
 
 import pytest
 
+from artefacts.layer import pack
+from artefacts.recipe import ContainerRecipe, read_recipe
+from artefacts.staging import add_libraries, stage_debian
+from artefacts.wheels import SITE, unpack_wheel, wheel_of
 from provisioner.api.errors import NeedsHuman, Refused
-from provisioner.packages.layer import pack
-from provisioner.packages.recipe import ContainerRecipe, read_recipe
-from provisioner.packages.staging import add_libraries, stage_debian
-from provisioner.packages.wheels import SITE, unpack_wheel, wheel_of
 from tests.packaging.made import CHECKOUT
 
 RECIPES = CHECKOUT / "packaging/containers"

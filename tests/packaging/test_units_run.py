@@ -8,10 +8,10 @@ from typing import Final
 
 import pytest
 
+from lab.control_plane.plane import ControlPlane
 from provisioner.cli.main import COMMANDS
 from provisioner.cluster.client import Cluster
 from provisioner.cluster.resources import LEASES
-from provisioner.lab.control_plane.plane import ControlPlane
 from tests.packaging.booted_host import BootedHost, booted_host
 from tests.packaging.container import Container
 from tests.packaging.forward import forwarded

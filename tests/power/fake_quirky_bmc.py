@@ -9,8 +9,8 @@ from typing import Any, Final
 
 from werkzeug import Request, Response
 
+from lab.bmc.resources import error
 from provisioner.api.values import Secret
-from provisioner.lab.bmc.resources import error
 from provisioner.power.bmc.power_controller import BmcAccess
 from tests.http_peer import HttpPeer
 

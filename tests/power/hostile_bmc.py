@@ -11,8 +11,8 @@ from http.server import BaseHTTPRequestHandler
 from pathlib import Path
 from typing import Any, Final, cast
 
+from lab.bmc.handler import BmcHandler
 from provisioner.api.values import Secret
-from provisioner.lab.bmc.handler import BmcHandler
 from provisioner.power.bmc.power_controller import BmcAccess
 from tests.lab.fake_machine import PASSWORD, USERNAME, FakeServer, fake_server
 from tests.outbound.tls_flood import flood_tickets, prepare

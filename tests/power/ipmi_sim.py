@@ -16,9 +16,9 @@ from pathlib import Path
 
 from werkzeug import Request, Response
 
+from lab.bmc.server_power import PowerStateError, ServerPower
+from lab.control_plane.ports import free_port
 from provisioner.api.values import Secret
-from provisioner.lab.bmc.server_power import PowerStateError, ServerPower
-from provisioner.lab.control_plane.ports import free_port
 from provisioner.power.bmc.power_controller import BmcAccess
 from tests.http_peer import HttpPeer
 from tests.lab.fake_machine import FakeMachine

@@ -11,14 +11,14 @@ from typing import Any
 
 import pytest
 
+from lab.control_plane.ports import free_port
+from lab.machine.machine import BootPlan
 from provisioner.api.meta import rfc3339_micro
 from provisioner.api.server import Server
 from provisioner.cluster.client import Cluster
 from provisioner.cluster.events import EventRecorder
 from provisioner.cluster.informer import Informer
 from provisioner.cluster.resources import of
-from provisioner.lab.control_plane.ports import free_port
-from provisioner.lab.machine.machine import BootPlan
 from provisioner.power import standing
 from provisioner.power.bmc.pool import BmcPool
 from provisioner.power.bmc.power_controller import BmcAccess, BmcUnreachable

@@ -10,10 +10,10 @@ from typing import Any
 
 import pytest
 
+from lab.machine.machine import BootPlan
 from provisioner.api.server import PowerStatus, Server
 from provisioner.cluster.events import EventRecorder
 from provisioner.cluster.resources import of
-from provisioner.lab.machine.machine import BootPlan
 from provisioner.power.act import Act
 from provisioner.power.bmc.pool import BmcPool
 from provisioner.power.bmc.redfish import RedfishPower

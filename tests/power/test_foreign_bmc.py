@@ -20,12 +20,12 @@ from pathlib import Path
 import bcrypt
 import pytest
 
+from lab.bmc.certificate import obtain_certificate
+from lab.control_plane.ports import free_port
 from provisioner.api.server import Server
 from provisioner.api.values import Secret
 from provisioner.cluster.client import Cluster
 from provisioner.cluster.resources import BMC_SECRETS, SECRETS, of
-from provisioner.lab.bmc.certificate import obtain_certificate
-from provisioner.lab.control_plane.ports import free_port
 from provisioner.power.bmc.power_controller import BmcAccess, BmcRefused, BmcUnreachable
 from provisioner.power.bmc.redfish import RedfishPower
 from tests.http_peer import HttpPeer, target

@@ -16,8 +16,8 @@ from typing import Any
 
 import pytest
 
+from lab.machine.machine import BootPlan
 from provisioner.api.values import Secret
-from provisioner.lab.machine.machine import BootPlan
 from provisioner.outbound.deadline import TooSlow, bounded_call
 from provisioner.power.bmc.ipmi import IpmiPower, split_address
 from provisioner.power.bmc.ipmi_processes import IDLE_PROCESSES, IpmiProcesses, NoAnswer, _Process

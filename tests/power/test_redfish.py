@@ -12,10 +12,10 @@ from pathlib import Path
 
 import pytest
 
+from lab.bmc.certificate import obtain_certificate
+from lab.bmc.handler import BmcHandler
+from lab.machine.machine import NETWORK_BOOT, BootPlan
 from provisioner.api.values import Secret
-from provisioner.lab.bmc.certificate import obtain_certificate
-from provisioner.lab.bmc.handler import BmcHandler
-from provisioner.lab.machine.machine import NETWORK_BOOT, BootPlan
 from provisioner.power.bmc.power_controller import BmcAccess, BmcRefused, BmcUnreachable
 from provisioner.power.bmc.redfish import RedfishPower
 from tests.http_peer import HttpPeer

@@ -9,10 +9,10 @@ from pathlib import Path
 
 import pytest
 
+from lab.bmc import resources
 from provisioner.api.errors import Retryable
 from provisioner.api.server import BMC
 from provisioner.cluster.resources import BMC_SECRETS
-from provisioner.lab.bmc import resources
 from provisioner.power.bmc.pool import BmcPool
 from provisioner.power.bmc.power_controller import BmcAccess, BmcRefused, BmcUnreachable
 from provisioner.power.bmc.redfish import RedfishPower

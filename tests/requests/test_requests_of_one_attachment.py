@@ -14,12 +14,12 @@ from pathlib import Path
 
 import pytest
 
+from lab.control_plane.plane import ControlPlane
 from provisioner.api import DPUNetwork, VPCAttachment
 from provisioner.cli.service.informers import SharedInformers
 from provisioner.cluster.client import Cluster
 from provisioner.cluster.events import EventRecorder
 from provisioner.cluster.resources import of
-from provisioner.lab.control_plane.plane import ControlPlane
 from provisioner.network.control.controller import build_network_controllers
 from tests.inventory.site import eventually
 from tests.network.control.conftest import informers_of

@@ -22,6 +22,7 @@ from typing import Any
 import pytest
 from cryptography.hazmat.primitives.asymmetric import ec
 
+from lab.control_plane.plane import ControlPlane
 from provisioner.api import Image, NodePool, Rack, Server
 from provisioner.api.codec import encode, to_json
 from provisioner.api.meta import ObjectMeta, rfc3339, rfc3339_micro
@@ -44,7 +45,6 @@ from provisioner.cluster.metrics import Meters
 from provisioner.cluster.resources import LEASES, NODE_LEASES, NODES, of
 from provisioner.join.admission.configuration import JoinConfiguration, JoinSettings
 from provisioner.join.admission.service import JoinService
-from provisioner.lab.control_plane.plane import ControlPlane
 from provisioner.power.bmc.pool import BmcPool
 from tests.boot.objects import image, pool, rack, server
 from tests.health.objects import good_facts, nic

@@ -24,9 +24,9 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Final
 
-from provisioner.cli.lab.parts import demo_state
-from provisioner.lab.binaries.obtain import find_binaries
-from provisioner.lab.demo.state import DemoState
+from lab.binaries.obtain import find_binaries
+from lab.cli.parts import demo_state
+from lab.demo.state import DemoState
 from tests.journey.virtual_rack import VirtualRack, lab_command
 from tests.soak.plan import Trouble, plan
 from tests.soak.rack_in_trouble import RackInTrouble

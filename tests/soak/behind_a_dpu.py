@@ -20,14 +20,14 @@ import time
 from collections.abc import Callable, Collection
 from typing import Final
 
+from lab.binaries.obtain import find_binaries
+from lab.cli.parts import demo_state
+from lab.demo.state import ADDRESS
+from lab.network import LabNetwork
 from provisioner.api import DPUNetwork, NetworkClaim, VPCAttachment
 from provisioner.api.codec import decode
 from provisioner.api.conditions import find_condition
-from provisioner.cli.lab.parts import demo_state
 from provisioner.cluster.resources import NODES, of
-from provisioner.lab.binaries.obtain import find_binaries
-from provisioner.lab.demo.state import ADDRESS
-from provisioner.lab.network import LabNetwork
 from provisioner.network.agent.naming import vrf_name, vxlan_name
 from tests.journey.virtual_rack import VirtualRack, lab_command
 from tests.soak.errand import carry_out_on

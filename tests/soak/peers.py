@@ -6,17 +6,17 @@ import subprocess
 import threading
 from typing import Any, Final
 
+from lab.binaries.obtain import Binaries
+from lab.control_plane.kubelet_files import join_as
+from lab.control_plane.plane import ControlPlane
+from lab.demo.daemon import API_SERVER_PORT
+from lab.demo.leftovers import end_processes_in
+from lab.demo.state import ADDRESS, DemoState
+from lab.network import BRIDGE, LabNetwork
+from lab.virtual_network.namespace import Namespace, ip
+from lab.virtual_network.rack import DPU, Host, mac_of
+from lab.vpc_demo.greeter import greet, listen
 from provisioner.api.schema import API_VERSION
-from provisioner.lab.binaries.obtain import Binaries
-from provisioner.lab.control_plane.kubelet_files import join_as
-from provisioner.lab.control_plane.plane import ControlPlane
-from provisioner.lab.demo.daemon import API_SERVER_PORT
-from provisioner.lab.demo.leftovers import end_processes_in
-from provisioner.lab.demo.state import ADDRESS, DemoState
-from provisioner.lab.network import BRIDGE, LabNetwork
-from provisioner.lab.virtual_network.namespace import Namespace, ip
-from provisioner.lab.virtual_network.rack import DPU, Host, mac_of
-from provisioner.lab.vpc_demo.greeter import greet, listen
 
 PORT: Final = 7777
 HOST, CARD, VTEP = "r01-u50", "r01-u51", "10.80.0.15"

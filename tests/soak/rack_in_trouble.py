@@ -12,11 +12,11 @@ from collections.abc import Callable
 from contextlib import suppress
 from typing import Any, Final
 
+from lab.demo.state import ADDRESS
+from lab.demo.up import POOL, RACK
+from lab.network import BRIDGE, LabNetwork, tap_name
+from lab.rack import inject_fault
 from provisioner.cluster.resources import BMC_SECRETS, SLURM_SECRETS
-from provisioner.lab.demo.state import ADDRESS
-from provisioner.lab.demo.up import POOL, RACK
-from provisioner.lab.network import BRIDGE, LabNetwork, tap_name
-from provisioner.lab.rack import inject_fault
 from tests.journey.virtual_rack import VirtualRack
 from tests.soak.plan import Trouble
 from tests.soak.remains import Remains

@@ -6,6 +6,7 @@ from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
+from lab.demo.show import is_ready, what_is_missing
 from provisioner.api import Maintenance, Server
 from provisioner.api.codec import decode
 from provisioner.api.maintenance import FINAL_PHASES
@@ -15,7 +16,6 @@ from provisioner.api.node_contract import (
     REQUEST_REFUSED,
     read_boot_id,
 )
-from provisioner.lab.demo.show import is_ready, what_is_missing
 
 Object = Mapping[str, Any]
 OURS = "provisioner.dev/"

@@ -19,17 +19,17 @@ from typing import Any, Final
 
 import pytest
 
+from lab.binaries.obtain import Binaries
+from lab.control_plane.pki import Authority
+from lab.control_plane.plane import ControlPlane
+from lab.control_plane.ports import free_port
+from lab.tools import Tools
 from provisioner import __version__
 from provisioner.api import Maintenance, NodePool, Server
 from provisioner.api.errors import ProvisionerError, Refused
 from provisioner.api.schema import API_VERSION
 from provisioner.cluster.client import Cluster
 from provisioner.cluster.resources import CRDS, KNOWN, LEASES, SYSTEM, of
-from provisioner.lab.binaries.obtain import Binaries
-from provisioner.lab.control_plane.pki import Authority
-from provisioner.lab.control_plane.plane import ControlPlane
-from provisioner.lab.control_plane.ports import free_port
-from provisioner.lab.tools import Tools
 from tests.benchmarks.fleet.copies import begin_job, end_job, make_jobs_namespace
 from tests.conftest import may_begin
 from tests.people import BINDINGS, BOOT, CONTROLLER, kubeconfig_of, until, wait_for_all_policies

@@ -17,12 +17,12 @@ import pytest
 import urllib3
 from playwright.sync_api import Page, expect
 
+from lab.control_plane.plane import ControlPlane
+from lab.control_plane.ports import free_port
 from provisioner.api import VPC, NodePool, Rack, Server
 from provisioner.api.meta import rfc3339
 from provisioner.cluster.client import Cluster
 from provisioner.cluster.resources import ResourceType, of
-from provisioner.lab.control_plane.plane import ControlPlane
-from provisioner.lab.control_plane.ports import free_port
 from provisioner.web.access.guard import COOKIE
 from tests.api import objects
 from tests.people import bind, kubeconfig_of, of_account, until

@@ -249,7 +249,7 @@ def _firmware_of(tools_root: Path | None) -> tuple[Path, ...]:
 def enter_tools(tools_root: Path | None, binds: Sequence[Path]) -> Callable[[Sequence[str]], list[str]]:
     if tools_root is None:
         return list
-    from provisioner.lab.tools import Tools
+    from provisioner.boot.host.chroot import Chroot
 
-    tools = Tools(tools_root)
-    return lambda command: tools.command(command, binds=binds)
+    chroot = Chroot(tools_root)
+    return lambda command: chroot.command(command, binds=binds)

@@ -152,9 +152,8 @@ def simulate_rollout(
 ) -> None:
     """Simulate the rollout of an image over a cluster whose jobs come from a trace.
 
-    The planner decides as it does for a real pool. Compared with peers as their documents describe them: idle-first
-    (SUNK), in-order (k8s-operator-libs), kured with and without a blocking selector; and with idle-only, which reboots
-    servers only when they run nothing.
+    The planner decides as it does for a real pool. Compared with what it does if stragglers are closed or no job is
+    steered, and with idle-only, which reboots servers only when they run nothing.
     """
     if svg is not None and not svg.absolute().parent.is_dir():
         raise click.BadParameter(f"there is no folder {svg.absolute().parent}", param_hint="--svg")

@@ -9,7 +9,7 @@ from typing import Final
 from provisioner.api.errors import NeedsHuman
 from provisioner.api.upgrade_strategy import Stragglers, UpgradeStrategy
 from provisioner.rollout.room import DEFAULT_PARALLEL
-from provisioner.rollout.simulate.policy import DrainInOrder, IdleOnly, Kured, Planner, Policy
+from provisioner.rollout.simulate.policy import IdleOnly, Planner, Policy
 from provisioner.rollout.simulate.run import Scenario
 from provisioner.rollout.simulate.trace import TraceJob, mean_gpus, scale_trace
 from provisioner.rules.amounts import resolve_amount
@@ -23,10 +23,6 @@ POLICY_NAMES: Final = (
     "provisioner-stragglers",
     "provisioner-unsteered",
     "idle-only",
-    "idle-first",
-    "in-order",
-    "kured-blocking",
-    "kured",
 )
 
 
@@ -90,8 +86,7 @@ def held_gpus(job: TraceJob, gpus: int) -> int:
 
 
 def make_policy(name: str, scenario: Scenario, strategy: UpgradeStrategy) -> Policy:
-    """One of POLICY_NAMES; peers may take as many servers out of use at once as the strategy allows, but for kured's
-    lock, which one holds."""
+    """One of POLICY_NAMES."""
     match name:
         case "provisioner":
             return Planner(strategy)
@@ -99,11 +94,5 @@ def make_policy(name: str, scenario: Scenario, strategy: UpgradeStrategy) -> Pol
             return Planner(replace(strategy, stragglers=strategy.stragglers or CLOSES_AT_ONCE))
         case "provisioner-unsteered":
             return Planner(replace(strategy, steer_jobs=False))
-        case "idle-only":
-            return IdleOnly(parallel=scenario.parallel)
-        case "idle-first":
-            return DrainInOrder("idle-first (SUNK)", parallel=scenario.parallel, idle_first=True)
-        case "in-order":
-            return DrainInOrder("in-order (k8s-operator-libs)", parallel=scenario.parallel, idle_first=False)
         case _:
-            return Kured(blocking=name == "kured-blocking")
+            return IdleOnly(parallel=scenario.parallel)

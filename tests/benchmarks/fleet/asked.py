@@ -11,9 +11,9 @@ import subprocess
 from collections import Counter
 from typing import Final
 
+from lab.binaries.obtain import Binaries
+from lab.control_plane.plane import ControlPlane
 from provisioner.cluster.client import Cluster
-from provisioner.lab.binaries.obtain import Binaries
-from provisioner.lab.control_plane.plane import ControlPlane
 
 _KINDS: Final = {
     "maintenances": "provisioner.dev",

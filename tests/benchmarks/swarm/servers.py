@@ -13,8 +13,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
 
+from lab.tools import Tools
 from provisioner.image.finished.sign import SecretKey
-from provisioner.lab.tools import Tools
 from tests.benchmarks.swarm.network import Machine
 from tests.signed_image import SignedImage
 

@@ -13,8 +13,8 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, Final
 
+from lab.tools import Tools
 from provisioner.boot.host.nginx import NginxSite, nginx_command, render_nginx
-from provisioner.lab.tools import Tools
 from tests.benchmarks.swarm.network import Machine
 from tests.signed_image import SignedImage
 

@@ -13,9 +13,9 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from lab.control_plane.ports import free_port
 from provisioner.boot.cache.nginx import CacheSite, read_upstream
 from provisioner.boot.cache.service import CacheService
-from provisioner.lab.control_plane.ports import free_port
 from tests.boot.conftest import Programs
 
 PATIENCE_SECONDS = 120

@@ -8,9 +8,9 @@ from collections.abc import Callable
 from pathlib import Path
 from types import TracebackType
 
+from lab.control_plane.ports import free_port
 from provisioner.boot.dhcp import DhcpConfig
 from provisioner.boot.dhcp.wire.packet import Packet
-from provisioner.lab.control_plane.ports import free_port
 from tests.boot.dhcp.messages import read_reply
 
 SERVER_ADDRESS = "127.80.0.1"

@@ -22,6 +22,7 @@ from typing import Any
 import pytest
 from prometheus_client import CollectorRegistry
 
+from lab.control_plane.ports import free_port
 from provisioner.api import Rack, Server
 from provisioner.api.codec import encode
 from provisioner.api.rack import Subnet
@@ -33,7 +34,6 @@ from provisioner.boot.metrics import nginx_status
 from provisioner.cli.service.listening import serve_telemetry
 from provisioner.cluster.client import Cluster
 from provisioner.cluster.resources import of
-from provisioner.lab.control_plane.ports import free_port
 from tests.boot.conftest import Programs
 from tests.boot.dhcp.messages import message
 from tests.boot.dhcp.relay import RELAY_ADDRESS, Relay

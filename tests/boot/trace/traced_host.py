@@ -14,6 +14,7 @@ from dataclasses import dataclass, replace
 
 from flask import Blueprint
 
+from lab.control_plane.ports import free_port
 from provisioner.api import Rack, Server
 from provisioner.api.codec import encode
 from provisioner.api.rack import Subnet
@@ -23,7 +24,6 @@ from provisioner.boot.host.service import BootService, BootSettings
 from provisioner.cluster.client import Cluster
 from provisioner.cluster.events import EventRecorder
 from provisioner.cluster.resources import of
-from provisioner.lab.control_plane.ports import free_port
 from tests.boot.conftest import Programs
 from tests.boot.dhcp.messages import message
 from tests.boot.objects import rack, server

@@ -12,6 +12,7 @@ from pathlib import Path
 import pytest
 from click.testing import CliRunner, Result
 
+from lab.control_plane.plane import ControlPlane
 from provisioner.api import Image, NodePool, Rack, Server
 from provisioner.api.codec import encode
 from provisioner.api.errors import Forbidden, Refused
@@ -23,7 +24,6 @@ from provisioner.cli.main import provisioner
 from provisioner.cluster.client import Cluster
 from provisioner.cluster.events import EventRecorder
 from provisioner.cluster.resources import of
-from provisioner.lab.control_plane.plane import ControlPlane
 from tests.boot.dhcp.messages import captured
 from tests.boot.objects import image, pool, rack, server
 from tests.people import bind, kubeconfig_of

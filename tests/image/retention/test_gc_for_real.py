@@ -13,6 +13,7 @@ from typing import Any
 
 import pytest
 
+from lab.control_plane.plane import ControlPlane
 from provisioner.api import Image, Maintenance, NodePool, Server
 from provisioner.api.codec import encode
 from provisioner.api.errors import Refused
@@ -25,7 +26,6 @@ from provisioner.image.finished.publish import publish_image
 from provisioner.image.finished.sign import SecretKey
 from provisioner.image.retention.collect import collect, make_plan
 from provisioner.image.retention.decide import RetentionRules
-from provisioner.lab.control_plane.plane import ControlPlane
 from tests.image.made_images import LAYERED, write_layered
 from tests.people import bind, kubeconfig_of
 

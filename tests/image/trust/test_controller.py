@@ -13,6 +13,7 @@ from typing import Any
 import pytest
 from click.testing import CliRunner
 
+from lab.control_plane.plane import ControlPlane
 from provisioner.api import Image
 from provisioner.api.conditions import find_condition
 from provisioner.api.errors import NotFound, ProvisionerError, Refused
@@ -23,7 +24,6 @@ from provisioner.image.finished.publish import publish_image
 from provisioner.image.finished.sign import SecretKey
 from provisioner.image.trust.controller import ImageTrustController, TrustReader
 from provisioner.image.trust.document import NAME
-from provisioner.lab.control_plane.plane import ControlPlane
 from tests.image.made_images import LAYERED, write_layered
 
 NOW = datetime(2026, 1, 2, 12, tzinfo=UTC)

@@ -15,6 +15,9 @@ import pytest
 from cryptography import x509
 from cryptography.hazmat.primitives.serialization import Encoding
 
+from lab.machine.machine import BOARDS, EMULATED_KERNEL_ARGUMENTS, processors
+from lab.machine.secure_boot import enrol_keys
+from lab.tools import Tools
 from provisioner.attestation.authenticode import authenticode_sha256
 from provisioner.image.build import Built
 from provisioner.image.finished import store
@@ -22,9 +25,6 @@ from provisioner.image.finished.check import check_image
 from provisioner.image.request import Request
 from provisioner.image.uki.build import STUBS, build_uki
 from provisioner.image.uki.sign import sign_program
-from provisioner.lab.machine.machine import BOARDS, EMULATED_KERNEL_ARGUMENTS, processors
-from provisioner.lab.machine.secure_boot import enrol_keys
-from provisioner.lab.tools import Tools
 from tests.emulator import Heard, emulator
 from tests.image.uki.test_uki import own_key  # noqa: F401 (a fixture)
 from tests.tools import INSTALL, installed, lab_tools, missing

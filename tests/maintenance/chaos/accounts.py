@@ -9,12 +9,12 @@ from functools import cache, partial
 from pathlib import Path
 from typing import Any
 
+from lab.control_plane.plane import ControlPlane
 from provisioner.api import Maintenance
 from provisioner.api.errors import Refused
 from provisioner.api.meta import Resource
 from provisioner.cluster.client import Cluster
 from provisioner.cluster.resources import KNOWN, ResourceType, of
-from provisioner.lab.control_plane.plane import ControlPlane
 from tests.cluster.fake_cluster import FakeCluster
 from tests.maintenance.chaos.client import WRITES
 from tests.people import bind, kubeconfig_of, until

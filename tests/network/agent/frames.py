@@ -5,7 +5,7 @@ from __future__ import annotations
 import struct
 from ipaddress import IPv4Address, IPv6Address
 
-from provisioner.lab.virtual_network.echo import internet_checksum
+from lab.virtual_network.echo import internet_checksum
 from provisioner.network.agent.naming import GATEWAY_MAC, solicited_node
 
 BROADCAST = "ff:ff:ff:ff:ff:ff"

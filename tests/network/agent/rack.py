@@ -11,11 +11,11 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any, Final
 
+from lab.virtual_network import rack as lab
+from lab.virtual_network.namespace import Namespace
+from lab.virtual_network.rack import Host, gateway, mac_of
 from provisioner.api.codec import to_json
 from provisioner.api.dpu_network import DPUNetworkSpec
-from provisioner.lab.virtual_network import rack as lab
-from provisioner.lab.virtual_network.namespace import Namespace
-from provisioner.lab.virtual_network.rack import Host, gateway, mac_of
 from provisioner.network.agent.enforce import Enforced, Enforcer
 from tests.tools import installed, need_root
 

@@ -22,7 +22,7 @@ from tests.people import bind
 from tests.tools import installed
 
 if TYPE_CHECKING:
-    from provisioner.lab.control_plane.plane import ControlPlane
+    from lab.control_plane.plane import ControlPlane
 
 BY_EVPN = {"type": "EVPN", "asn": FABRIC.asn, "reflectors": [REFLECTOR]}
 

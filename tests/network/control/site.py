@@ -16,7 +16,7 @@ from tests.network.control import objects
 from tests.people import kubeconfig_of
 
 if TYPE_CHECKING:
-    from provisioner.lab.control_plane.plane import ControlPlane
+    from lab.control_plane.plane import ControlPlane
 
 
 class Site:

@@ -15,8 +15,8 @@ from tests.network.control.objects import attachment, group, rule, vpc
 from tests.network.control.site import Site
 
 if TYPE_CHECKING:
+    from lab.control_plane.plane import ControlPlane
     from provisioner.cluster.client import Cluster
-    from provisioner.lab.control_plane.plane import ControlPlane
 
 Leadership = Callable[[], Callable[[], None]]
 

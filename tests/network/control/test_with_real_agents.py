@@ -17,10 +17,10 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
+from lab.control_plane.kubelet_files import join_as
 from provisioner.api import VPC, DPUNetwork, Server, VPCAttachment
 from provisioner.api.dpu_network import DPUNetworkSpec
 from provisioner.cluster.resources import of
-from provisioner.lab.control_plane.kubelet_files import join_as
 from provisioner.network.agent.boot.plane import ServedBoot
 from provisioner.network.agent.dhcp.served import ServedPort
 from provisioner.network.agent.enforce import Enforcer
@@ -36,8 +36,8 @@ from tests.network.control.site import Site
 from tests.network.evpn.fabric import BOTH, ROUTES
 
 if TYPE_CHECKING:
+    from lab.control_plane.plane import ControlPlane
     from provisioner.cluster.client import Cluster
-    from provisioner.lab.control_plane.plane import ControlPlane
 
 VTEPS = ("192.0.2.1", "192.0.2.2")
 FUNCTIONS = ("pf0", "pf1")

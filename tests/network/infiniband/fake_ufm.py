@@ -18,7 +18,7 @@ from urllib.parse import parse_qs, urlsplit
 from pytest_httpserver import URI_DEFAULT
 from werkzeug import Request, Response
 
-from provisioner.lab.bmc.certificate import obtain_certificate, server_context
+from lab.bmc.certificate import obtain_certificate, server_context
 from tests.http_peer import HttpPeer, target
 
 USERNAME: Final = "admin"

@@ -14,10 +14,10 @@ from collections.abc import Iterable, Sequence
 from pathlib import Path
 from typing import Final
 
+from lab.machine.machine import EMULATED_KERNEL_ARGUMENTS, processors
+from lab.tools import Tools
 from provisioner.image import cpio
 from provisioner.image.finished.store import layer_files, part_files
-from provisioner.lab.machine.machine import EMULATED_KERNEL_ARGUMENTS, processors
-from provisioner.lab.tools import Tools
 from tests.emulator import Heard, emulator
 from tests.tools import installed
 

@@ -9,7 +9,7 @@ from typing import Final
 
 import pytest
 
-from provisioner.cli.lab.parts import demo_state
+from lab.cli.parts import demo_state
 from tests.network.vrf.guest import ENDED, WALL_SECONDS, run_tests
 from tests.tools import lab_tools, missing
 

@@ -7,8 +7,8 @@ from datetime import UTC, datetime
 
 import pytest
 
+from lab.control_plane.plane import ControlPlane
 from provisioner.cluster.client import Cluster
-from provisioner.lab.control_plane.plane import ControlPlane
 from tests.maintenance.chaos import replay
 from tests.maintenance.chaos.accounts import Accounts
 from tests.maintenance.conftest import _nothing_is_left

@@ -11,10 +11,11 @@ import pytest
 from provisioner.api.errors import NeedsHuman
 from provisioner.api.upgrade_strategy import Canary, Stragglers, UpgradeDeadline, UpgradeStrategy
 from provisioner.rollout.simulate.figures import Delay, compare
-from provisioner.rollout.simulate.policy import DrainInOrder, IdleOnly, Kured, Planner, Policy
+from provisioner.rollout.simulate.policy import IdleOnly, Planner, Policy
 from provisioner.rollout.simulate.run import REACTION_SECONDS, Scenario, simulate
 from provisioner.rollout.simulate.setup import DAY, POLICY_NAMES, Question, make_policy, make_scenario
 from provisioner.rollout.simulate.trace import TraceJob
+from tests.benchmarks.peer_policies import PEER_NAMES, DrainInOrder, Kured, peer_policy
 from tests.rollout.fleets import strategy
 
 HOUR = 3600.0
@@ -251,11 +252,12 @@ def test_a_time_at_which_nothing_runs_cannot_be_asked_about() -> None:
         make_scenario(trace(), question(strategy=UpgradeStrategy(max_parallel=0)))
 
 
-@pytest.mark.parametrize("name", POLICY_NAMES)
+@pytest.mark.parametrize("name", [*POLICY_NAMES, *PEER_NAMES])
 def test_each_policy_can_be_asked_for_by_its_name(name: str) -> None:
     made = make_scenario(trace(), question())
     rules = strategy(max_parallel=made.parallel)
-    [found] = compare(made, [make_policy(name, made, rules)])
+    asked = peer_policy(name, made) if name in PEER_NAMES else make_policy(name, made, rules)
+    [found] = compare(made, [asked])
     assert (found.outcome.interrupted == 0) == (name != "kured")
     # Each server always runs a job: who only looks whether one is idle now and then never finds it so.
     assert (found.outcome.makespan is None) == (name in ("kured-blocking", "idle-only", "provisioner-unsteered"))

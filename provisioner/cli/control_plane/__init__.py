@@ -1,0 +1,1 @@
+"""What a control plane must have for this project."""

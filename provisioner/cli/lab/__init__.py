@@ -1,1 +1,0 @@
-"""`provisioner lab …`."""
