@@ -20,7 +20,7 @@ from artefacts.recipe import Machine
 from provisioner.image.command import clean_environment, run
 from provisioner.image.gates.packages.installed import package_of, read_paragraphs
 from provisioner.image.golang import entry
-from provisioner.image.mirror import Source, choose_archives, read_sources
+from provisioner.image.mirror import AptSource, choose_archives, read_sources
 from provisioner.image.recipe import Distribution
 
 DISTRIBUTION: Final = "debian-13"
@@ -62,7 +62,7 @@ class Unpacked:
         return tuple(DebianPackage(**{**each, "files": tuple(each["files"])}) for each in loaded)
 
 
-def archives_of(suite: str, mirror: str | None) -> tuple[Source, ...]:
+def archives_of(suite: str, mirror: str | None) -> tuple[AptSource, ...]:
     """Where packages come from: `mirror`, such as one that keeps what Debian was on a day, else where this machine
     installs from. Raises: NotFound if its sources name no archive of Debian."""
     debian = Distribution(
@@ -82,7 +82,7 @@ def archives_of(suite: str, mirror: str | None) -> tuple[Source, ...]:
 
 
 def unpack(
-    packages: Sequence[str], machine: Machine, archives: Sequence[Source], cache: Path, report: Report
+    packages: Sequence[str], machine: Machine, archives: Sequence[AptSource], cache: Path, report: Report
 ) -> Unpacked:
     """The packages with their dependencies, without what is only recommended.
 
@@ -97,7 +97,7 @@ def unpack(
     return Unpacked(folder)
 
 
-def _unpack_into(staging: Path, packages: Sequence[str], machine: Machine, archives: Sequence[Source]) -> None:
+def _unpack_into(staging: Path, packages: Sequence[str], machine: Machine, archives: Sequence[AptSource]) -> None:
     root = staging / "root"
     run(
         bootstrap_command(root, packages, machine, archives),
@@ -110,7 +110,9 @@ def _unpack_into(staging: Path, packages: Sequence[str], machine: Machine, archi
     shutil.rmtree(root / _ARCHIVES)
 
 
-def bootstrap_command(root: Path, packages: Iterable[str], machine: Machine, archives: Sequence[Source]) -> list[str]:
+def bootstrap_command(
+    root: Path, packages: Iterable[str], machine: Machine, archives: Sequence[AptSource]
+) -> list[str]:
     """mmdebstrap, which unpacks and does not install."""
     return [
         "mmdebstrap",
@@ -158,7 +160,7 @@ def _paths(listed: str) -> Iterable[str]:
             yield line.split(maxsplit=5)[5].split(" -> ")[0].split(" link to ")[0].removeprefix("./")
 
 
-def _releases(archives: Iterable[Source]) -> list[str]:
+def _releases(archives: Iterable[AptSource]) -> list[str]:
     """What tells one state of an archive from another; of one that only apt can reach, nothing."""
     found = []
     for archive in archives:

@@ -21,7 +21,7 @@ import structlog
 
 from provisioner.api.errors import NeedsHuman
 from provisioner.boot.host.chroot import Chroot
-from provisioner.image.mirror import Source, read_sources
+from provisioner.image.mirror import AptSource, read_sources
 
 log = structlog.get_logger()
 
@@ -140,7 +140,7 @@ def _build(root: Path, packages: Sequence[str], suite: str) -> None:
     log.info("lab tools were built", directory=str(root), mirror=mirror)
 
 
-def choose_mirror(sources: Iterable[Source]) -> str:
+def choose_mirror(sources: Iterable[AptSource]) -> str:
     """The archive from which this Debian machine installs. Raises: NeedsHuman if its sources name none.
 
     A machine behind a firewall reaches its own mirror and perhaps nothing else; a mirror has the other suites too.

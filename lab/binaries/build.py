@@ -18,9 +18,9 @@ from typing import Final
 
 from lab.binaries.cache import NAMES, VERSION, Report, architecture, fill
 from provisioner.api.errors import NeedsHuman
-from provisioner.image.golang.module import GO_REMEDY, Module
+from provisioner.image.golang.module import GO_REMEDY, PublishedModule
 
-MODULE: Final = Module(
+MODULE: Final = PublishedModule(
     path="k8s.io/kubernetes",
     version=VERSION,
     checksum="h1:qDQdoMiluAE2Eab6Fa52YV+WjiGz9mZFFoagEA6cI+o=",

@@ -14,14 +14,18 @@ from pathlib import Path
 from typing import Final
 
 from lab.binaries.cache import Report, architecture, fill
-from provisioner.image.golang.module import Module
+from provisioner.image.golang.module import PublishedModule
 
 VERSION: Final = "v3.6.8"
 """Of the etcd that Kubernetes' go.mod names: `etcd --version` of the lab's binaries."""
 PROGRAMS: Final = ("etcdctl", "etcdutl")
 MODULES: Final = (
-    Module("go.etcd.io/etcd/etcdctl/v3", VERSION, "h1:iO3zX9xuY/X2Y+fnt6mUR7o/18iBGYpd/lhs/4FqHCc=", "etcdctl"),
-    Module("go.etcd.io/etcd/etcdutl/v3", VERSION, "h1:5YolVcLplhVwSR7IXemN7kBpx/L4qHAmyNc+iW+PL/k=", "etcdutl"),
+    PublishedModule(
+        "go.etcd.io/etcd/etcdctl/v3", VERSION, "h1:iO3zX9xuY/X2Y+fnt6mUR7o/18iBGYpd/lhs/4FqHCc=", "etcdctl"
+    ),
+    PublishedModule(
+        "go.etcd.io/etcd/etcdutl/v3", VERSION, "h1:5YolVcLplhVwSR7IXemN7kBpx/L4qHAmyNc+iW+PL/k=", "etcdutl"
+    ),
 )
 
 

@@ -13,9 +13,9 @@ from typing import Final
 
 from lab.binaries.cache import architecture
 from provisioner.image.golang.entry import Report, fill
-from provisioner.image.golang.module import Module
+from provisioner.image.golang.module import PublishedModule
 
-MODULE: Final = Module(
+MODULE: Final = PublishedModule(
     path="helm.sh/helm/v4",
     version="v4.3.1",
     checksum="h1:UndCoLe9UPmNoL7IvWzaUXveL7T5t/ijoorEmgJdI9g=",

@@ -123,7 +123,7 @@ def build_demo_image(
     """The image of a pool, built with the keys of this machine's labs. `recipe_name`: if not the pool's own;
     `interpreter`: as of image.build.Request."""
     from lab.demo.keys import obtain_keys
-    from provisioner.image.build import Request, build_image
+    from provisioner.image.build import BuildRequest, build_image
     from provisioner.image.mirror import choose_archives, read_sources
     from provisioner.image.plan import Choices
     from provisioner.image.recipe import read_recipe
@@ -135,7 +135,7 @@ def build_demo_image(
     begin = time.monotonic()
     report.begin(f"building the image {recipe.name}")
     built = build_image(
-        Request(
+        BuildRequest(
             recipe=recipe,
             choices=Choices(
                 architecture=architecture,

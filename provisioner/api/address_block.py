@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from typing import ClassVar, Final
 
 from provisioner.api.meta import ObjectMeta, Resource
-from provisioner.api.schema import NAME_PATTERN, Column, FieldSchema, Kind, Rule, described
+from provisioner.api.schema import NAME_PATTERN, CelRule, Column, FieldSchema, Kind, described
 
 BLOCK_SIZE: Final = 256
 
@@ -43,7 +43,7 @@ class AddressBlock(Resource):
             Column("Age", ".metadata.creationTimestamp", type="date"),
         ),
         rules=(
-            Rule(
+            CelRule(
                 "isIP(self.metadata.name) && self.metadata.name.endsWith('.0')",
                 "an AddressBlock is named after its first address, such as 10.80.0.0",
             ),

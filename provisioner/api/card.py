@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from typing import ClassVar, Final, Literal
 
 from provisioner.api.rules import NAME_RULES
-from provisioner.api.schema import Rule, described
+from provisioner.api.schema import CelRule, described
 
 HostAccess = Literal["Restricted", "Privileged"]
 CardState = Literal["Applied", "NeedsPowerCycle", "NotApplicable", "Failed"]
@@ -26,8 +26,8 @@ class _Declarable:
     values: str
     words: str
 
-    def rule(self) -> Rule:
-        return Rule(
+    def rule(self) -> CelRule:
+        return CelRule(
             f"!(self.name in {list(self.names)}) || self.value.matches('^({self.values})$')",
             f"the value is none that is given to a card: write {self.words}",
             expression=f"'setting ' + self.name + ' is \\'' + self.value + '\\': write {self.words}'",
@@ -76,12 +76,12 @@ _OTHERWISE: Final = (
 class CardSetting:
     """A setting of the card's firmware."""
 
-    RULES: ClassVar[tuple[Rule, ...]] = tuple(each.rule() for each in _DECLARABLE)
+    RULES: ClassVar[tuple[CelRule, ...]] = tuple(each.rule() for each in _DECLARABLE)
     name: str = described(
         "Name, as mstconfig has it: DELAY_HOST_OS_INIT.",
         max_length=48,
         rules=(
-            Rule(
+            CelRule(
                 f"self in {list(DECLARABLE_NAMES)}",
                 f"no such setting is given to a card: {_OTHERWISE}",
                 expression=f"'setting \\'' + self + '\\' is none that is given to a card: {_OTHERWISE}'",

@@ -18,7 +18,7 @@ import yaml
 from provisioner import __version__
 from provisioner.api import KINDS
 from provisioner.api.meta import Resource
-from provisioner.api.schema import GROUP, VERSION, Column, FieldSchema, Kind, Rule, json_name
+from provisioner.api.schema import GROUP, VERSION, CelRule, Column, FieldSchema, Kind, json_name
 
 CATEGORY: Final = "provisioner"
 """`kubectl get provisioner` lists every kind of the project."""
@@ -147,7 +147,7 @@ def _object_schema(cls: type) -> dict[str, Any]:
     if required:
         schema["required"] = required
     schema["properties"] = properties
-    rules: tuple[Rule, ...] = getattr(cls, "RULES", ())
+    rules: tuple[CelRule, ...] = getattr(cls, "RULES", ())
     if rules:
         schema["x-kubernetes-validations"] = [_validation(rule) for rule in rules]
     return schema
@@ -217,7 +217,7 @@ def _type_schema(hint: Any, item: FieldSchema | None) -> dict[str, Any]:
     return dict(_SCALARS[hint])
 
 
-def _validation(rule: Rule) -> dict[str, Any]:
+def _validation(rule: CelRule) -> dict[str, Any]:
     validation = {"rule": rule.rule, "message": rule.message}
     if rule.expression is not None:
         validation["messageExpression"] = rule.expression

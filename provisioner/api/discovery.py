@@ -51,7 +51,7 @@ class Claims:
 
 
 @dataclass(frozen=True)
-class Place:
+class RackPlace:
     """A subnet of a rack; None for a Server that names none."""
 
     rack: str | None
@@ -93,19 +93,19 @@ class DiscoverySubnets:
     """
 
     def __init__(self, racks: Iterable[Rack]) -> None:
-        self._relays: dict[str, Place] = {}
-        self._networks: dict[int, dict[int, Place]] = {}
+        self._relays: dict[str, RackPlace] = {}
+        self._networks: dict[int, dict[int, RackPlace]] = {}
         for rack in racks:
             for subnet in rack.spec.subnets:
                 if subnet.discovery_range_start is None:
                     continue
-                place, network = Place(rack.name, subnet.name), IPv4Network(subnet.cidr, strict=False)
+                place, network = RackPlace(rack.name, subnet.name), IPv4Network(subnet.cidr, strict=False)
                 same_length = self._networks.setdefault(network.prefixlen, {})
                 same_length.setdefault(int(network.network_address) >> (32 - network.prefixlen), place)
                 for relay in subnet.relays:
                     self._relays.setdefault(relay, place)
 
-    def find(self, address: str | None) -> Place | None:
+    def find(self, address: str | None) -> RackPlace | None:
         """The subnet that holds `address`, or has it as relay; None if that is none where machines are discovered."""
         try:
             number = int(IPv4Address(address or ""))
@@ -142,7 +142,7 @@ class Waiting:
     """A discovered Server that waits for a person. `by_dhcp`: it was heard to ask for an address."""
 
     name: str
-    place: Place
+    place: RackPlace
     created: datetime
     by_dhcp: bool
 
@@ -152,9 +152,9 @@ def is_waiting(server: Mapping[str, Any]) -> bool:
     return bool(server["metadata"]["name"].startswith(NAME_PREFIX) and server["spec"].get("acceptance") == "Pending")
 
 
-def place_of(server: Mapping[str, Any]) -> Place:
+def place_of(server: Mapping[str, Any]) -> RackPlace:
     """Rack and subnet that a Server (its JSON) names."""
-    return Place(server["spec"].get("rackRef"), server["spec"].get("subnetName"))
+    return RackPlace(server["spec"].get("rackRef"), server["spec"].get("subnetName"))
 
 
 def is_untouched(server: Mapping[str, Any]) -> bool:
@@ -170,7 +170,7 @@ def is_untouched(server: Mapping[str, Any]) -> bool:
 
 
 def give_way(
-    untouched: Iterable[Waiting], waiting: Mapping[Place, int], now: datetime
+    untouched: Iterable[Waiting], waiting: Mapping[RackPlace, int], now: datetime
 ) -> tuple[list[str], float | None]:
     """Which of the discovered Servers that nobody touched are to go, and after how many seconds the next one is.
 
@@ -197,7 +197,7 @@ def give_way(
     return gone, again
 
 
-def discovered_server(claims: Claims, *, place: Place | None, now: datetime, by_dhcp: bool = False) -> Server:
+def discovered_server(claims: Claims, *, place: RackPlace | None, now: datetime, by_dhcp: bool = False) -> Server:
     """The Server object for an unknown machine: Pending, in the rack of its subnet if that is known.
 
     The API server ignores the status at creation: create the object, then apply `status.discovery`.

@@ -8,7 +8,7 @@ from typing import ClassVar, Literal
 from provisioner.api.card import CardSetting, HostAccess
 from provisioner.api.ip_rules import FUNCTION_RULES, TENANT_RULES, VTEP_RULES
 from provisioner.api.rules import MAC_RULES, NAME_RULES
-from provisioner.api.schema import Rule, described
+from provisioner.api.schema import CelRule, described
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -39,8 +39,8 @@ class DPUFunction:
 class DPU:
     """What is registered of the card, beside what is of every machine."""
 
-    RULES: ClassVar[tuple[Rule, ...]] = (
-        Rule(
+    RULES: ClassVar[tuple[CelRule, ...]] = (
+        CelRule(
             "has(self.vtepAddress) || !has(self.hostAccess) && (!has(self.settings) || self.settings.size() == 0)",
             "hostAccess and settings are told to the card by its DPUNetwork, which it has none of without an address "
             "on the underlay: set spec.dpu.vtepAddress as well",
@@ -82,7 +82,7 @@ class DPU:
         default="DPU",
         server_default="DPU",
         rules=(
-            Rule(
+            CelRule(
                 "self != 'NIC'",
                 "a card in NIC mode has no Arm system to provision: switch it to DPU mode "
                 "(mlxconfig -d DEVICE set INTERNAL_CPU_OFFLOAD_ENGINE=0, then a cold power cycle) "

@@ -7,7 +7,7 @@ from typing import ClassVar, Final
 
 from provisioner.api.meta import ObjectMeta, Resource
 from provisioner.api.rules import PRINTABLE_RULES
-from provisioner.api.schema import Column, FieldSchema, Kind, Rule, described
+from provisioner.api.schema import CelRule, Column, FieldSchema, Kind, described
 
 LEARNED_PREFIX: Final = "learned-"
 """Of the names of profiles that boot hosts write; they are not approved."""
@@ -42,8 +42,8 @@ class FirmwareEvent:
 class FirmwareProfileSpec:
     """What was learned of one machine, and whether a person has approved it."""
 
-    RULES: ClassVar[tuple[Rule, ...]] = (
-        Rule(
+    RULES: ClassVar[tuple[CelRule, ...]] = (
+        CelRule(
             "!has(self.approved) || !self.approved || has(self.judged) && self.judged.exists(p, p == 0)",
             "a profile that does not judge register 0 would let any firmware in: name it in spec.judged before you "
             "approve the profile",
@@ -64,7 +64,7 @@ class FirmwareProfileSpec:
         list_set=True,
         item=FieldSchema(doc="Number of a register.", minimum=0, maximum=7),
         rules=(
-            Rule(
+            CelRule(
                 f"self.all(p, p in {_JUDGED})",
                 f"registers that a profile judges are of {_JUDGED}: what others hold differs from boot to boot, and "
                 "the programs of 4 are always judged",
@@ -97,8 +97,8 @@ class FirmwareProfile(Resource):
             Column("Age", ".metadata.creationTimestamp", type="date"),
         ),
         rules=(
-            Rule("self.metadata.name.size() <= 63", "the name of a profile has at most 63 characters"),
-            Rule(
+            CelRule("self.metadata.name.size() <= 63", "the name of a profile has at most 63 characters"),
+            CelRule(
                 f"!self.metadata.name.startsWith('{LEARNED_PREFIX}') || {_CONTENT_STAYS}",
                 "the name of a learned profile is the digest of its content, which cannot be changed: copy it under a "
                 f"name of your own that does not begin with {LEARNED_PREFIX}, and approve the copy",

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import ClassVar, Literal
 
-from provisioner.api.schema import FieldSchema, Rule, described
+from provisioner.api.schema import CelRule, FieldSchema, described
 
 _XID = FieldSchema(doc="Number of an XID.", minimum=1, maximum=65535)
 
@@ -14,13 +14,13 @@ _XID = FieldSchema(doc="Number of an XID.", minimum=1, maximum=65535)
 class GpuSettings:
     """What GPUs of NVIDIA's must be like, by NVML and the kernel log. docs/gpus.md tells of each check."""
 
-    RULES: ClassVar[tuple[Rule, ...]] = (
-        Rule(
+    RULES: ClassVar[tuple[CelRule, ...]] = (
+        CelRule(
             "!has(self.ignoredXids) || !has(self.failingXids) || !self.ignoredXids.exists(x, x in self.failingXids)",
             "an XID is in both ignoredXids and failingXids: leave it in one of them",
             field=".failingXids",
         ),
-        Rule(
+        CelRule(
             "!has(self.fabric) || self.fabric != 'Ignored' || !has(self.nvlinks)",
             "nvlinks asks for NVLinks and fabric Ignored says that nothing of them counts: remove one of them",
             field=".nvlinks",
@@ -56,7 +56,7 @@ class GpuSettings:
         minimum=1,
         maximum=32,
         rules=(
-            Rule(
+            CelRule(
                 "self in [1, 2, 4, 8, 12, 16, 32]", "a PCIe link has 1, 2, 4, 8, 12, 16 or 32 lanes: set one of these"
             ),
         ),

@@ -7,7 +7,7 @@ from typing import Any, ClassVar, Final
 
 from provisioner.api.meta import Condition, ObjectMeta, Resource
 from provisioner.api.rules import DIGEST_RULES, KERNEL_ARGUMENT
-from provisioner.api.schema import Column, FieldSchema, Kind, Rule, described, json_name
+from provisioner.api.schema import CelRule, Column, FieldSchema, Kind, described, json_name
 from provisioner.api.server import Architecture
 
 
@@ -19,7 +19,7 @@ class Artifact:
         "Path below the image store, such as parts/sha256-9f3c….",
         pattern=r"^[A-Za-z0-9][A-Za-z0-9._/-]*$",
         max_length=253,
-        rules=(Rule("!self.contains('..')", "a path may not contain '..'"),),
+        rules=(CelRule("!self.contains('..')", "a path may not contain '..'"),),
     )
     sha256: str = described("Digest of the file.", max_length=71, rules=DIGEST_RULES)
     size_bytes: int = described("Size of the file in bytes.", minimum=1)
@@ -46,16 +46,16 @@ class Measurements:
     )
 
 
-def _once_each(kind: str) -> Rule:
-    return Rule("self.all(one, self.exists_one(other, other.name == one.name))", f"no two {kind} have one name")
+def _once_each(kind: str) -> CelRule:
+    return CelRule("self.all(one, self.exists_one(other, other.name == one.name))", f"no two {kind} have one name")
 
 
 @dataclass(frozen=True, kw_only=True)
 class ImageSpec:
     """What the image consists of. It never changes: another content is another Image."""
 
-    RULES: ClassVar[tuple[Rule, ...]] = (
-        Rule(
+    RULES: ClassVar[tuple[CelRule, ...]] = (
+        CelRule(
             "has(self.root) != has(self.layers)",
             "an Image has either layers or, of the older format, a root: publish it with provisioner image publish, "
             "which sets what its manifest says",
@@ -168,11 +168,11 @@ class Image(Resource):
             Column("Age", ".metadata.creationTimestamp", type="date"),
         ),
         rules=(
-            Rule(
+            CelRule(
                 f"oldSelf.spec == self.spec || !has(oldSelf.spec.measurements) && {_THE_REST_STAYS}",
                 "an Image never changes: publish another one, and point the NodePool's imageRef at it",
             ),
-            Rule("self.metadata.name.size() <= 63", "an Image's name is also a label value: at most 63 characters"),
+            CelRule("self.metadata.name.size() <= 63", "an Image's name is also a label value: at most 63 characters"),
         ),
     )
     metadata: ObjectMeta

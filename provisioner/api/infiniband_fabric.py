@@ -8,7 +8,7 @@ from typing import ClassVar, Final, Literal
 from provisioner.api.infiniband_rules import GUID_RULES
 from provisioner.api.meta import Condition, ObjectMeta, Resource
 from provisioner.api.rules import NAME_RULES
-from provisioner.api.schema import Column, FieldSchema, Kind, Rule, described
+from provisioner.api.schema import CelRule, Column, FieldSchema, Kind, described
 
 THE_FABRIC: Final = "default"
 """Of ports that name none."""
@@ -24,7 +24,7 @@ class UFM:
         "Base URL, such as https://10.90.0.40.",
         max_length=253,
         rules=(
-            Rule(
+            CelRule(
                 "self.matches('^https://[][A-Za-z0-9.:-]+/?$')",
                 "the URL of a UFM is https:// and a host, perhaps with a port: write it as https://10.90.0.40",
             ),
@@ -39,7 +39,7 @@ class UFM:
         default=None,
         max_length=16384,
         rules=(
-            Rule(
+            CelRule(
                 "self.contains('-----BEGIN CERTIFICATE-----') && !self.contains('PRIVATE KEY')",
                 "the certificate must be PEM that begins with -----BEGIN CERTIFICATE-----, and no private key",
             ),
@@ -51,8 +51,8 @@ class UFM:
 class InfiniBandFabricSpec:
     """What manages the partitions of the subnet, and what all its ports may reach."""
 
-    RULES: ClassVar[tuple[Rule, ...]] = (
-        Rule(
+    RULES: ClassVar[tuple[CelRule, ...]] = (
+        CelRule(
             "(self.manager == 'UFM') == has(self.ufm)",
             "ufm says how a UFM is reached: give it with manager UFM, and leave it out with manager OpenSM, whose host "
             "runs `provisioner infiniband`",
@@ -103,7 +103,7 @@ class InfiniBandFabric(Resource):
             Column("Message", ".status.conditions[?(@.type=='Ready')].message", priority=1),
             Column("Age", ".metadata.creationTimestamp", type="date"),
         ),
-        rules=(Rule("self.metadata.name.size() <= 63", "the name of a fabric has at most 63 characters"),),
+        rules=(CelRule("self.metadata.name.size() <= 63", "the name of a fabric has at most 63 characters"),),
     )
     metadata: ObjectMeta
     spec: InfiniBandFabricSpec

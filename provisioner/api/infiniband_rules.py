@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from typing import Final
 
-from provisioner.api.schema import FieldSchema, Rule
+from provisioner.api.schema import CelRule, FieldSchema
 
 GUID_PATTERN: Final = "^0x[0-9a-f]{16}$"
 PKEY_PATTERN: Final = "^0x[0-9a-f]{4}$"
@@ -18,14 +18,14 @@ DEFAULT_PKEY: Final = 0x7FFF
 """Of the partition that a subnet manager makes by itself."""
 
 GUID_RULES: Final = (
-    Rule(
+    CelRule(
         f"self.matches('{GUID_PATTERN}')",
         "a port's GUID is 0x and 16 lower-case hexadecimal digits: write it as 0x506b4b0300a1b200 (ibstat, Port GUID)",
         expression="'GUID ' + self + ' is not 0x and 16 lower-case hexadecimal digits: write it as ' + "
         "[self.lowerAscii().replace('0x', '').replace(':', '')]"
         ".map(d, d.matches('^[0-9a-f]{16}$') ? '0x' + d : '0x506b4b0300a1b200')[0]",
     ),
-    Rule(
+    CelRule(
         "self != '0x0000000000000000' && self != '0xffffffffffffffff'",
         "the GUID is all zero or all one, which no port has: read it off the card (ibstat, Port GUID)",
     ),

@@ -8,7 +8,7 @@ from typing import ClassVar, Final, Literal
 
 from provisioner.api.meta import Condition, ObjectMeta, Resource
 from provisioner.api.rules import NAME_RULES, PRINTABLE_RULES
-from provisioner.api.schema import Column, FieldSchema, Kind, Rule, described
+from provisioner.api.schema import CelRule, Column, FieldSchema, Kind, described
 
 MaintenanceAction = Literal["Drain", "Reboot", "Reimage", "PowerCycle"]
 MaintenancePolicy = Literal["WhenIdle", "Deadline", "Now"]
@@ -54,34 +54,34 @@ RELEASE_FINALIZER = "provisioner.dev/release"
 class Requestor:
     """Somebody who wants the disturbance. Several are merged: the strongest action, the most urgent policy."""
 
-    RULES: ClassVar[tuple[Rule, ...]] = (
-        Rule(
+    RULES: ClassVar[tuple[CelRule, ...]] = (
+        CelRule(
             "self.policy != 'Deadline' || has(self.deadlineTime)",
             "policy Deadline needs deadlineTime, the moment until which running jobs may go on",
             field=".deadlineTime",
         ),
-        Rule(
+        CelRule(
             "self.policy == 'Deadline' || !has(self.deadlineTime)",
             "deadlineTime is only for policy Deadline: leave it out, or set policy to Deadline",
             field=".deadlineTime",
         ),
-        Rule(
+        CelRule(
             "self.action != 'Drain' || !has(self.imageRef)",
             "action Drain boots nothing: leave imageRef out, or ask for action Reimage",
             field=".imageRef",
         ),
-        Rule(
+        CelRule(
             "!has(self.nodePoolRef) || self.name == 'rollout' && has(self.imageRef)",
             "nodePoolRef is for rollouts, which move servers together with their image: to move a server, set "
             "spec.nodePoolRef of the Server (kubectl provision move)",
             field=".nodePoolRef",
         ),
-        Rule(
+        CelRule(
             "!has(self.turn) || self.turn == 'Granted' || self.policy != 'Now'",
             "policy Now does not wait for a turn: leave turn out, or ask with another policy",
             field=".turn",
         ),
-        Rule(
+        CelRule(
             "!has(self.closingTime) || (has(self.turn) && self.turn == 'Closed')",
             "closingTime is only for turn Closed: leave it out, or set turn to Closed",
             field=".closingTime",
@@ -150,7 +150,7 @@ class MaintenanceSpec:
     server_ref: str = described(
         "Server to disturb, and so the Node of that name.",
         max_length=63,
-        rules=(*NAME_RULES, Rule("self == oldSelf", "a Maintenance keeps its server: make another one")),
+        rules=(*NAME_RULES, CelRule("self == oldSelf", "a Maintenance keeps its server: make another one")),
     )
     requestors: tuple[Requestor, ...] = described(
         "Who wants what. Each writes its own entry, and takes it away to withdraw.",
@@ -278,7 +278,7 @@ class Maintenance(Resource):
             Column("Age", ".metadata.creationTimestamp", type="date"),
             Column("Waits-For", ".status.blockers[0].message"),
         ),
-        rules=(Rule("self.metadata.name.size() <= 253", "a Maintenance's name has at most 253 characters"),),
+        rules=(CelRule("self.metadata.name.size() <= 253", "a Maintenance's name has at most 253 characters"),),
         selectable=(".spec.serverRef", ".status.phase"),
     )
     metadata: ObjectMeta

@@ -7,7 +7,7 @@ from ipaddress import IPv4Address, IPv6Address
 from typing import ClassVar, Literal
 
 from provisioner.api.meta import ObjectMeta, Resource
-from provisioner.api.schema import NAME_PATTERN, Column, FieldSchema, Kind, Rule, described
+from provisioner.api.schema import NAME_PATTERN, CelRule, Column, FieldSchema, Kind, described
 
 ClaimedValue = Literal["VNI", "Address", "Port", "PKey"]
 
@@ -66,7 +66,7 @@ class NetworkClaim(Resource):
             Column("Age", ".metadata.creationTimestamp", type="date"),
         ),
         rules=(
-            Rule(
+            CelRule(
                 "self.spec == oldSelf.spec",
                 "a claim never changes: the controller releases a value by deleting its claim",
             ),

@@ -8,7 +8,7 @@ from typing import Any, ClassVar, Final, Literal
 from provisioner.api.infiniband_rules import FIRST_PKEY, LAST_PKEY
 from provisioner.api.meta import Condition, ObjectMeta, Resource
 from provisioner.api.rules import IPV4_RULES
-from provisioner.api.schema import IPV4_PATTERN, Column, FieldSchema, Kind, Rule, described
+from provisioner.api.schema import IPV4_PATTERN, CelRule, Column, FieldSchema, Kind, described
 
 THE_POOL: Final = "default"
 """There is one: what two pools hold might overlap."""
@@ -17,17 +17,17 @@ LARGEST_ASN: Final = 65535
 LARGEST_EVPN_VNI: Final = (1 << 20) - 1
 """What a label of EVPN has room for."""
 
-_IN_ORDER: Final = Rule(
+_IN_ORDER: Final = CelRule(
     "self.first <= self.last",
     "the range is reversed: first must not be greater than last",
     field=".last",
 )
 _ONLY_GROW: Final = (
-    Rule(
+    CelRule(
         "self.all(a, self.exists_one(b, b.first <= a.last && a.first <= b.last))",
         "two ranges overlap: give each its own identifiers",
     ),
-    Rule(
+    CelRule(
         "oldSelf.all(o, self.exists(n, n.first <= o.first && n.last >= o.last))",
         "a range only grows, for its identifiers may be in use: to take no more of it, set closed to true",
     ),
@@ -46,7 +46,7 @@ def _closed() -> Any:
 class VNIRange:
     """VXLAN network identifiers from `first` to `last`."""
 
-    RULES: ClassVar[tuple[Rule, ...]] = (_IN_ORDER,)
+    RULES: ClassVar[tuple[CelRule, ...]] = (_IN_ORDER,)
     first: int = _bound("First identifier of the range.", 1, 16777215)
     last: int = _bound("Last identifier of the range.", 1, 16777215)
     closed: bool = _closed()
@@ -56,7 +56,7 @@ class VNIRange:
 class PKeyRange:
     """P_Keys of InfiniBand from `first` to `last`, as decimal numbers without the bit of membership: 257 is 0x0101."""
 
-    RULES: ClassVar[tuple[Rule, ...]] = (_IN_ORDER,)
+    RULES: ClassVar[tuple[CelRule, ...]] = (_IN_ORDER,)
     first: int = _bound("First P_Key of the range.", FIRST_PKEY, LAST_PKEY)
     last: int = _bound("Last P_Key of the range.", FIRST_PKEY, LAST_PKEY)
     closed: bool = _closed()
@@ -66,8 +66,8 @@ class PKeyRange:
 class RouteDistribution:
     """By what each DPU is told which addresses are behind which other one."""
 
-    RULES: ClassVar[tuple[Rule, ...]] = (
-        Rule(
+    RULES: ClassVar[tuple[CelRule, ...]] = (
+        CelRule(
             "self.type != 'EVPN' || (has(self.asn) && has(self.reflectors) && self.reflectors.size() > 0)",
             "EVPN needs asn, and reflectors with the address of a route reflector at least: add both, or set type to "
             "APIServer",
@@ -94,15 +94,15 @@ class RouteDistribution:
 class NetworkPoolSpec:
     """The ranges, and how routes are told."""
 
-    RULES: ClassVar[tuple[Rule, ...]] = (
-        Rule(
+    RULES: ClassVar[tuple[CelRule, ...]] = (
+        CelRule(
             "!has(self.routeDistribution) || self.routeDistribution.type != 'EVPN' || "
             f"self.vniRanges.all(r, r.last <= {LARGEST_EVPN_VNI})",
             f"EVPN has room for VNIs up to {LARGEST_EVPN_VNI}: a range goes beyond that, so that the type must stay "
             "APIServer",
             field=".routeDistribution",
         ),
-        Rule(
+        CelRule(
             "!has(oldSelf.pkeyRanges) || oldSelf.pkeyRanges.size() == 0 || has(self.pkeyRanges)",
             "a range only grows, for its identifiers may be in use: to take no more of it, set closed to true",
             field=".pkeyRanges",
@@ -167,7 +167,7 @@ class NetworkPool(Resource):
             Column("Age", ".metadata.creationTimestamp", type="date"),
         ),
         rules=(
-            Rule(
+            CelRule(
                 f"self.metadata.name == '{THE_POOL}'",
                 "there is one NetworkPool, and its name is default: add the ranges to that one",
             ),

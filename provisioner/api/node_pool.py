@@ -10,7 +10,7 @@ from provisioner.api.numa_alignment import COMPUTED_FIELDS, NOT_BESIDE_CONFIGURA
 from provisioner.api.pool_settings import JobSettings, MaintenanceSettings, VerificationSettings
 from provisioner.api.rollout_status import ReleasedImage, RolloutRecord, RolloutStatus
 from provisioner.api.rules import KERNEL_ARGUMENT, LABEL_VALUE_RULES, NAME_RULES
-from provisioner.api.schema import Column, FieldSchema, Kind, Rule, described
+from provisioner.api.schema import CelRule, Column, FieldSchema, Kind, described
 from provisioner.api.upgrade_strategy import MaintenanceWindow, UpgradeStrategy
 
 _KEY_WORDS = (
@@ -25,7 +25,7 @@ class Taint:
     key: str = described(
         "Key of the taint.",
         max_length=253,
-        rules=(Rule("!format.qualifiedName().validate(self).hasValue()", f"a taint's key {_KEY_WORDS}"),),
+        rules=(CelRule("!format.qualifiedName().validate(self).hasValue()", f"a taint's key {_KEY_WORDS}"),),
     )
     value: str | None = described("Value of the taint.", default=None, max_length=63, rules=LABEL_VALUE_RULES)
     effect: Literal["NoSchedule", "PreferNoSchedule", "NoExecute"] = described("Effect of the taint.")
@@ -35,15 +35,15 @@ class Taint:
 class KubeletSettings:
     """What the pool's Nodes and kubelets get."""
 
-    RULES: ClassVar[tuple[Rule, ...]] = (NOT_BESIDE_CONFIGURATION,)
+    RULES: ClassVar[tuple[CelRule, ...]] = (NOT_BESIDE_CONFIGURATION,)
     labels: dict[str, str] = described(
         "Labels of the Nodes.",
         default_factory=dict,
         max_properties=64,
         item=FieldSchema(doc="A label's value.", max_length=63, rules=LABEL_VALUE_RULES),
         rules=(
-            Rule("self.all(key, !format.qualifiedName().validate(key).hasValue())", f"a label's key {_KEY_WORDS}"),
-            Rule(
+            CelRule("self.all(key, !format.qualifiedName().validate(key).hasValue())", f"a label's key {_KEY_WORDS}"),
+            CelRule(
                 "!self.exists(key, key == 'kubernetes.io/hostname' || key.startsWith('provisioner.dev/'))",
                 "kubernetes.io/hostname and labels of provisioner.dev are set for each Node: leave them out",
             ),
@@ -55,7 +55,7 @@ class KubeletSettings:
         max_items=32,
         list_map_keys=("key", "effect"),
         rules=(
-            Rule(
+            CelRule(
                 "!self.exists(taint, taint.key.startsWith('provisioner.dev/'))",
                 "taints of provisioner.dev are put on and taken off by the provisioner alone: leave them out",
             ),
@@ -73,7 +73,7 @@ class KubeletSettings:
             *COMPUTED_FIELDS.items(),
         ),
         rules=(
-            Rule(
+            CelRule(
                 "!has(self.authentication) && !has(self.authorization) && !has(self.serverTLSBootstrap) && "
                 "!has(self.rotateCertificates)",
                 "authentication, authorization, serverTLSBootstrap and rotateCertificates keep a Node's kubelet "
@@ -228,8 +228,10 @@ class NodePool(Resource):
             Column("Expected", ".status.rollout.expectedTime", priority=1),
         ),
         rules=(
-            Rule("self.metadata.name.size() <= 63", "a NodePool's name is also a label value: at most 63 characters"),
-            Rule(
+            CelRule(
+                "self.metadata.name.size() <= 63", "a NodePool's name is also a label value: at most 63 characters"
+            ),
+            CelRule(
                 "!has(self.spec.borrows) || !self.spec.borrows.exists(each, each.nodePoolRef == self.metadata.name)",
                 "a NodePool borrows servers of others: name another one in spec.borrows[].nodePoolRef",
             ),

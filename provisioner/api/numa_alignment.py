@@ -6,12 +6,12 @@ import re
 from dataclasses import dataclass
 from typing import ClassVar, Final
 
-from provisioner.api.schema import Rule, described
+from provisioner.api.schema import CelRule, described
 
 _PATTERN: Final = "^([1-9][0-9]{0,5})(Mi|Gi)$"
 _UNITS: Final = {"Mi": 1 << 20, "Gi": 1 << 30}
 _QUANTITY_RULES: Final = (
-    Rule(
+    CelRule(
         f"self.matches('{_PATTERN}')",
         "an amount of memory is a whole number of Mi or Gi, such as 2Gi",
         expression="'\\'' + self + '\\' is no amount of memory: write a whole number of Mi or Gi, such as 2Gi'",
@@ -28,8 +28,8 @@ class NumaAlignment:
     the kubelet starts without them, and the node's facts say why.
     """
 
-    RULES: ClassVar[tuple[Rule, ...]] = (
-        Rule(
+    RULES: ClassVar[tuple[CelRule, ...]] = (
+        CelRule(
             f"!self.reservedMemory.matches('{_PATTERN}') || !self.evictionMemory.matches('{_PATTERN}') || "
             "quantity(self.evictionMemory).isLessThan(quantity(self.reservedMemory))",
             "evictionMemory is a part of what is reserved: make it less than reservedMemory",
@@ -79,7 +79,7 @@ COMPUTED_FIELDS: Final = {
 }
 """Fields of KubeletConfiguration, and their types, that are computed or must fit what is computed."""
 
-NOT_BESIDE_CONFIGURATION: Final = Rule(
+NOT_BESIDE_CONFIGURATION: Final = CelRule(
     "!has(self.numaAlignment) || !has(self.configuration) || ("
     + " && ".join(f"!has(self.configuration.{name})" for name in COMPUTED_FIELDS)
     + ")",

@@ -8,7 +8,7 @@ from typing import Any, ClassVar, Final, Literal
 from provisioner.api.gpu_settings import GpuSettings
 from provisioner.api.maintenance import RebootMethod
 from provisioner.api.rules import AMOUNT_PATTERN, NAME_RULES, PRINTABLE_RULES
-from provisioner.api.schema import FieldSchema, Rule, described
+from provisioner.api.schema import CelRule, FieldSchema, described
 
 WarningSignal = Literal["HUP", "INT", "QUIT", "USR1", "USR2", "TERM", "CONT", "URG", "WINCH"]
 """slurmrestd takes a name that it does not know for a request to cancel the job: nothing else may reach it."""
@@ -85,14 +85,14 @@ class MethodTimeouts:
 class MaintenanceSettings:
     """How the pool's servers are disturbed."""
 
-    RULES: ClassVar[tuple[Rule, ...]] = (
-        Rule(
+    RULES: ClassVar[tuple[CelRule, ...]] = (
+        CelRule(
             "!has(self.maxUnavailable) || (type(self.maxUnavailable) == int ? self.maxUnavailable >= 0 : "
             f"self.maxUnavailable.matches('{AMOUNT_PATTERN}'))",
             "maxUnavailable is a count, such as 2, or a share up to 100%, such as 10%; 0 pauses",
             field=".maxUnavailable",
         ),
-        Rule(
+        CelRule(
             "!has(self.rebootMethods) || self.rebootMethods.all(m, self.rebootMethods.exists_one(n, n == m))",
             "a reboot method occurs twice: name each once, in the order in which they are tried",
             field=".rebootMethods",
@@ -204,7 +204,9 @@ class JobCheck:
         preserve_unknown=True,
         known=(("spec", "object"),),
         rules=(
-            Rule("has(self.spec)", "a check's template needs spec, that of a Job: write spec.template.spec.containers"),
+            CelRule(
+                "has(self.spec)", "a check's template needs spec, that of a Job: write spec.template.spec.containers"
+            ),
         ),
     )
     timeout_seconds: int = described("How long it may take.", default=600, server_default=600, minimum=5, maximum=86400)
@@ -214,8 +216,8 @@ class JobCheck:
 class VerificationSettings:
     """What is checked after every boot, before the node may be used."""
 
-    RULES: ClassVar[tuple[Rule, ...]] = (
-        Rule(
+    RULES: ClassVar[tuple[CelRule, ...]] = (
+        CelRule(
             "!has(self.gpus) || (has(self.expected) && has(self.expected.gpus) && self.expected.gpus.count > 0 && "
             "(!has(self.expected.gpus.vendorID) || self.expected.gpus.vendorID == '10de'))",
             "gpus says how NVIDIA's GPUs must be and expected.gpus does not expect any: set expected.gpus.count, with "

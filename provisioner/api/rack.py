@@ -15,7 +15,7 @@ from provisioner.api.rules import (
     PRINTABLE_RULES,
     ipv4_number,
 )
-from provisioner.api.schema import Column, FieldSchema, Kind, Rule, described
+from provisioner.api.schema import CelRule, Column, FieldSchema, Kind, described
 
 _SERVER_ADDRESS = FieldSchema(doc="IPv4 address.", max_length=15, rules=IPV4_RULES)
 
@@ -23,9 +23,9 @@ LEAST_RATE_BYTES_PER_SECOND: Final = 262144
 """As stage-1 and the agent have it built in."""
 
 
-def _inside(field: str, words: str) -> Rule:
+def _inside(field: str, words: str) -> CelRule:
     """The address in `field` lies inside the subnet and is not its network address."""
-    return Rule(
+    return CelRule(
         f"!has(self.{field}) || !isIP(self.{field}) || !isCIDR(self.cidr) || "
         f"(cidr(self.cidr).containsIP(self.{field}) && !self.cidr.startsWith(self.{field} + '/'))",
         f"{words} must be a host address of the subnet",
@@ -34,9 +34,9 @@ def _inside(field: str, words: str) -> Rule:
     )
 
 
-def _in_order(start: str, end: str, words: str) -> Rule:
+def _in_order(start: str, end: str, words: str) -> CelRule:
     """The range from `start` to `end` is not reversed."""
-    return Rule(
+    return CelRule(
         f"!has(self.{start}) || !has(self.{end}) || !isIP(self.{start}) || !isIP(self.{end}) || "
         f"({ipv4_number(f'self.{start}')}) <= ({ipv4_number(f'self.{end}')})",
         f"{words} is reversed: its start must not come after its end",
@@ -49,7 +49,7 @@ def _in_order(start: str, end: str, words: str) -> Rule:
 class Subnet:
     """One IPv4 subnet in which servers of the rack boot."""
 
-    RULES: ClassVar[tuple[Rule, ...]] = (
+    RULES: ClassVar[tuple[CelRule, ...]] = (
         _inside("gateway", "gateway"),
         _inside("rangeStart", "start of the range"),
         _inside("rangeEnd", "end of the range"),
@@ -57,7 +57,7 @@ class Subnet:
         _inside("discoveryRangeEnd", "end of the discovery range"),
         _in_order("rangeStart", "rangeEnd", "the range"),
         _in_order("discoveryRangeStart", "discoveryRangeEnd", "the discovery range"),
-        Rule(
+        CelRule(
             "has(self.discoveryRangeStart) == has(self.discoveryRangeEnd)",
             "a discovery range needs both discoveryRangeStart and discoveryRangeEnd",
         ),
@@ -118,7 +118,7 @@ class RackSpec:
         max_items=16,
         list_map_keys=("name",),
         rules=(
-            Rule(
+            CelRule(
                 "self.all(a, !isCIDR(a.cidr) || self.all(b, a.name == b.name || !isCIDR(b.cidr) || "
                 "!cidr(a.cidr).containsCIDR(b.cidr)))",
                 "two subnets of the rack overlap: give each its own addresses",
@@ -186,7 +186,9 @@ class Rack(Resource):
             Column("Cache", ".status.conditions[?(@.type=='CacheAvailable')].status", priority=1),
             Column("Age", ".metadata.creationTimestamp", type="date"),
         ),
-        rules=(Rule("self.metadata.name.size() <= 63", "a Rack's name is also a label value: at most 63 characters"),),
+        rules=(
+            CelRule("self.metadata.name.size() <= 63", "a Rack's name is also a label value: at most 63 characters"),
+        ),
     )
     metadata: ObjectMeta
     spec: RackSpec

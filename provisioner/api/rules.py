@@ -9,14 +9,14 @@ from __future__ import annotations
 
 from typing import Final
 
-from provisioner.api.schema import FieldSchema, Rule
+from provisioner.api.schema import CelRule, FieldSchema
 from provisioner.api.values import MAC_PATTERN
 
 _BARE_MAC: Final = "self.lowerAscii().replace('-', '').replace(':', '').replace('.', '').replace(' ', '')"
 _WITH_COLONS: Final = " + ':' + ".join(f"d.substring({i}, {i + 2})" for i in range(0, 12, 2))
 
 MAC_RULES: Final = (
-    Rule(
+    CelRule(
         f"self.matches('{MAC_PATTERN}')",
         "a MAC address is six bytes in lower case with colons: write it as 52:54:00:12:34:56",
         expression=(
@@ -24,17 +24,17 @@ MAC_RULES: Final = (
             f"[{_BARE_MAC}].map(d, d.matches('^[0-9a-f]{{12}}$') ? {_WITH_COLONS} : '52:54:00:12:34:56')[0]"
         ),
     ),
-    Rule(
+    CelRule(
         "!self.matches('^[0-9a-f][13579bdf]:')",
         "the MAC address is a multicast address, which no interface has: use the address of the interface that boots",
         expression="'MAC address ' + self + ' is a multicast address, which no interface has: "
         "use the address of the interface that boots'",
     ),
-    Rule("self != '00:00:00:00:00:00'", "the MAC address is all zero: use the address of the interface that boots"),
+    CelRule("self != '00:00:00:00:00:00'", "the MAC address is all zero: use the address of the interface that boots"),
 )
 
 IPV4_RULES: Final = (
-    Rule(
+    CelRule(
         "isIP(self) && ip(self).family() == 4",
         "the value is not an IPv4 address: write it as 10.80.0.21",
         expression="'\\'' + self + '\\' is not an IPv4 address: write it as 10.80.0.21' + "
@@ -44,17 +44,17 @@ IPV4_RULES: Final = (
 
 _IS_CIDR: Final = "isCIDR(self) && cidr(self).ip().family() == 4"
 CIDR_RULES: Final = (
-    Rule(
+    CelRule(
         _IS_CIDR,
         "the value is not an IPv4 subnet: write it as 10.80.0.0/24",
         expression="'\\'' + self + '\\' is not an IPv4 subnet: write it as 10.80.0.0/24'",
     ),
-    Rule(
+    CelRule(
         f"!({_IS_CIDR}) || cidr(self) == cidr(self).masked()",
         "the subnet has host bits set: write its network address",
         expression="'subnet ' + self + ' has host bits set: write its network address, such as 10.80.0.0/24'",
     ),
-    Rule(
+    CelRule(
         f"!({_IS_CIDR}) || (cidr(self).prefixLength() >= 8 && cidr(self).prefixLength() <= 30)",
         "a subnet in which servers boot has a prefix length from 8 to 30",
     ),
@@ -67,7 +67,7 @@ AMOUNT_PATTERN: Final = r"^(0|[1-9][0-9]{0,5})$|^(0|[1-9][0-9]?|100)%$"
 """A count, or a share in percent."""
 
 NAME_RULES: Final = (
-    Rule(
+    CelRule(
         f"self.matches('{SUBDOMAIN_PATTERN}')",
         "the value is not an object's name: lower-case letters, digits, '-' and '.', such as r01",
         expression="'\\'' + self + '\\' is not an object\\'s name: use lower-case letters, digits, \"-\" and \".\", "
@@ -76,7 +76,7 @@ NAME_RULES: Final = (
 )
 
 LABEL_RULES: Final = (
-    Rule(
+    CelRule(
         f"self.matches('{LABEL_PATTERN}')",
         "the value must be lower-case letters, digits and '-', such as boot",
         expression="'\\'' + self + '\\' must be lower-case letters, digits and \"-\", such as boot' + "
@@ -85,7 +85,7 @@ LABEL_RULES: Final = (
 )
 
 LABEL_VALUE_RULES: Final = (
-    Rule(
+    CelRule(
         "!format.labelValue().validate(self).hasValue()",
         "the value becomes a label's value: at most 63 letters, digits, '-', '_' and '.', such as dc1-a",
         expression="'\\'' + self + '\\' becomes a label\\'s value: use letters, digits, \"-\", \"_\" and \".\", "
@@ -94,7 +94,7 @@ LABEL_VALUE_RULES: Final = (
 )
 
 PRINTABLE_RULES: Final = (
-    Rule(
+    CelRule(
         "self.matches('^[!-~]([ -~]*[!-~])?$')",
         "the value must be printable ASCII without spaces at its ends: "
         "copy it again from the label or the packing list",
@@ -102,7 +102,7 @@ PRINTABLE_RULES: Final = (
 )
 
 UUID_RULES: Final = (
-    Rule(
+    CelRule(
         "self.matches('^[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}$')",
         "a system UUID is 32 lower-case hexadecimal digits: write it as 4c4c4544-0031-3010-8054-b2c04f4e4d32",
         expression="'system UUID ' + self + ' is not 32 lower-case hexadecimal digits in five groups: write it as ' + "
@@ -112,10 +112,10 @@ UUID_RULES: Final = (
 )
 
 
-def digest_rules(source: str) -> tuple[Rule, ...]:
+def digest_rules(source: str) -> tuple[CelRule, ...]:
     """`source`: where a person finds the digest."""
     return (
-        Rule(
+        CelRule(
             "self.matches('^sha256:[0-9a-f]{64}$')",
             f"a digest is sha256: and 64 lower-case hexadecimal digits: copy it from {source}",
         ),
@@ -127,12 +127,12 @@ ENDORSEMENT_KEY_RULES: Final = digest_rules("the packing list, or from kubectl p
 
 # The URL ends up in an iPXE script and on a kernel command line: nothing that either of them interprets may be in it.
 PLAIN_URL_RULES: Final = (
-    Rule(
+    CelRule(
         "self.matches('^https?://')",
         "the URL needs its scheme: write it as http://10.80.0.5",
         expression="'\\'' + self + '\\' needs its scheme: write http://' + self",
     ),
-    Rule(
+    CelRule(
         "!self.matches('^https?://') || self.matches('^https?://[A-Za-z0-9.:-]+(/[A-Za-z0-9._~/-]*)?$')",
         "the URL may hold a host, a port and a path of letters, digits and . _ ~ - only: "
         "write it as http://10.80.0.5:8080/cache",
@@ -169,31 +169,31 @@ _BY_EITHER: Final = _written(
     example="https://10.90.0.11, or with protocol IPMI ipmi://10.90.0.11",
 )
 BMC_ADDRESS_RULES: Final = (
-    Rule(
+    CelRule(
         "!self.contains('@')",
         "credentials do not belong in the BMC's address, which everybody may read: "
         "put them into a Secret and name it in credentialsName",
     ),
-    Rule(
+    CelRule(
         f"self.contains('@') || !({_IS_UNKNOWN_SCHEME.format('self')})",
         "the scheme of a BMC's address is https://, http:// or, with protocol IPMI, ipmi://, in lower case",
         expression="'BMC address \\'' + self + '\\' has a scheme that is none of https://, http:// and ipmi://, in "
         f"lower case: ' + {_BY_EITHER}",
     ),
-    Rule(
+    CelRule(
         "!self.matches('^https?://') || self.contains('@') || "
         f"self.matches('^https?://{BMC_HOST}(/[A-Za-z0-9._~/-]*)?$')",
         "the address of a BMC is a scheme, a host and perhaps a port and a path: such as https://10.90.0.11",
         expression="'the address of a BMC is a scheme, a host and perhaps a port and a path: ' + "
         + _written("self", _BY_REDFISH, example="https://10.90.0.11"),
     ),
-    Rule(
+    CelRule(
         f"!self.startsWith('ipmi://') || self.contains('@') || self.matches('^ipmi://{BMC_HOST}/?$')",
         "the address of a BMC by IPMI is a host and perhaps a port: such as ipmi://10.90.0.11",
         expression="'the address of a BMC by IPMI is a host and perhaps a port: ' + "
         + _written("self", "'ipmi://'", example="ipmi://10.90.0.11"),
     ),
-    Rule(
+    CelRule(
         f"!{_LACKS_BRACKETS.format('self')}",
         "an IPv6 address needs brackets: such as https://[fd00::12], or with protocol IPMI ipmi://[fd00::12]",
         expression=f"'an IPv6 address needs brackets: ' + {_BY_EITHER}",
@@ -206,7 +206,7 @@ _IS_REFUSED_ALREADY: Final = (
     f"!self.address.matches('^(https?://|ipmi://{BMC_HOST}/?$)')"
 )
 BMC_PROTOCOL_RULES: Final = (
-    Rule(
+    CelRule(
         f"{_IS_IPMI} || self.address.matches('^https?://') || {_IS_REFUSED_ALREADY}",
         "the address of a BMC needs its scheme, such as https://10.90.0.11",
         field=".address",
@@ -216,7 +216,7 @@ BMC_PROTOCOL_RULES: Final = (
             "'needs its scheme: write https://' + self.address)"
         ),
     ),
-    Rule(
+    CelRule(
         f"!({_IS_IPMI}) || self.address.matches('^(ipmi://)?{BMC_HOST}/?$') || {_IS_REFUSED_ALREADY}",
         "protocol IPMI needs an address such as ipmi://10.90.0.11",
         field=".address",
@@ -226,12 +226,12 @@ BMC_PROTOCOL_RULES: Final = (
             + " + (self.address.startsWith('http') ? ', or set protocol to Redfish' : '')"
         ),
     ),
-    Rule(
+    CelRule(
         f"!({_IS_IPMI}) || !has(self.certificate)",
         "IPMI knows no certificates: leave certificate out, or set protocol to Redfish",
         field=".certificate",
     ),
-    Rule(
+    CelRule(
         f"!({_IS_IPMI}) || !has(self.systemID)",
         "IPMI knows one system only: leave systemID out, or set protocol to Redfish",
         field=".systemID",
@@ -245,18 +245,18 @@ KERNEL_ARGUMENT: Final = FieldSchema(
     min_length=1,
     max_length=256,
     rules=(
-        Rule(
+        CelRule(
             "self.matches('^[A-Za-z0-9][A-Za-z0-9._,:=/@%+*~^-]*$')",
             "a kernel argument is one word of letters, digits and . _ , : = / @ % + * ~ ^ -: it becomes part of an "
             "iPXE script, where spaces, quotes, $, #, & and ; have a meaning; give each argument its own list element",
         ),
-        Rule(
+        CelRule(
             "!self.matches('^(provisioner[.]|systemd[.]machine_id=|initrd=)')",
             "arguments that begin with provisioner., systemd.machine_id= and initrd= are set for each server: "
             "leave this one out",
             expression="'kernel argument ' + self + ' is set for each server by the provisioner: leave it out'",
         ),
-        Rule(
+        CelRule(
             f"!self.split('=', 2)[0].matches('{_TELLTALE_WORDS}')",
             "a kernel argument looks like a secret; boot scripts are served to everybody who asks: "
             "put secrets into a Secret that a pod mounts",

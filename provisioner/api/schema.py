@@ -18,7 +18,7 @@ IPV4_PATTERN: Final = r"^((25[0-5]|2[0-4]\d|1?\d?\d)\.){3}(25[0-5]|2[0-4]\d|1?\d
 
 
 @dataclass(frozen=True)
-class Rule:
+class CelRule:
     """One CEL rule and the words a person reads when it fails.
 
     `expression` is a CEL expression for words that name the value; `message` stands in if it fails. `field` is the path
@@ -51,7 +51,7 @@ class Kind:
     short: str
     description: str
     columns: tuple[Column, ...] = ()
-    rules: tuple[Rule, ...] = ()
+    rules: tuple[CelRule, ...] = ()
     selectable: tuple[str, ...] = ()
     """Paths that `kubectl get --field-selector` may use, such as `.spec.rackRef`."""
     namespaced: bool = False
@@ -85,7 +85,7 @@ class FieldSchema:
     format: str | None = None
     preserve_unknown: bool = False
     server_default: Any = None
-    rules: tuple[Rule, ...] = ()
+    rules: tuple[CelRule, ...] = ()
     item: FieldSchema | None = None
     """Constraints of each element of a list, or of each value of a map."""
     known: tuple[tuple[str, str], ...] = ()
@@ -97,7 +97,7 @@ def described(
     *,
     default: Any = dataclasses.MISSING,
     default_factory: Any = dataclasses.MISSING,
-    rules: Sequence[Rule] = (),
+    rules: Sequence[CelRule] = (),
     **constraints: Any,
 ) -> Any:
     """A dataclass field with its `kubectl explain` text and constraints; required unless it has a default."""

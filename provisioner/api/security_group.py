@@ -7,7 +7,7 @@ from typing import ClassVar, Literal
 
 from provisioner.api.ip_rules import PREFIX_LENGTH, PREFIX_RULES
 from provisioner.api.meta import Condition, ObjectMeta, Resource
-from provisioner.api.schema import Column, FieldSchema, Kind, Rule, described
+from provisioner.api.schema import CelRule, Column, FieldSchema, Kind, described
 
 Direction = Literal["Ingress", "Egress"]
 Protocol = Literal["Any", "TCP", "UDP", "ICMP"]
@@ -24,8 +24,8 @@ _PORTS_OK = (
 class SecurityRule:
     """Packets, and what becomes of them."""
 
-    RULES: ClassVar[tuple[Rule, ...]] = (
-        Rule(
+    RULES: ClassVar[tuple[CelRule, ...]] = (
+        CelRule(
             "!has(self.ports) || self.ports.size() == 0 || self.protocol in ['TCP', 'UDP']",
             "only TCP and UDP have ports: set protocol to one of them, or leave ports out",
             field=".ports",
@@ -45,7 +45,7 @@ class SecurityRule:
             doc="A port, or the first and last one of a range.",
             max_length=11,
             rules=(
-                Rule(
+                CelRule(
                     _PORTS_OK,
                     "the value is no port or range of ports: write 443 or 30000-32767",
                     expression="'\\'' + self + '\\' is no port or range of ports: write 443 or 30000-32767'",
@@ -105,7 +105,7 @@ class SecurityGroup(Resource):
             Column("Attachments", ".status.attachments", type="integer"),
             Column("Age", ".metadata.creationTimestamp", type="date"),
         ),
-        rules=(Rule("self.metadata.name.size() <= 63", "the name of a SecurityGroup has at most 63 characters"),),
+        rules=(CelRule("self.metadata.name.size() <= 63", "the name of a SecurityGroup has at most 63 characters"),),
     )
     metadata: ObjectMeta
     spec: SecurityGroupSpec

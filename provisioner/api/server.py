@@ -26,7 +26,7 @@ from provisioner.api.rules import (
     PRINTABLE_RULES,
     UUID_RULES,
 )
-from provisioner.api.schema import Column, Kind, Rule, described
+from provisioner.api.schema import CelRule, Column, Kind, described
 from provisioner.api.server_status import (
     BootOrder,
     BootProgress,
@@ -77,13 +77,13 @@ UpgradeChoice = Literal["Follow", "Excluded"]
 class BMC:
     """How the server's baseboard management controller is reached."""
 
-    RULES: ClassVar[tuple[Rule, ...]] = (
-        Rule(
+    RULES: ClassVar[tuple[CelRule, ...]] = (
+        CelRule(
             "self.bootMethod != 'UefiHttp' || self.protocol == 'Redfish'",
             "bootMethod UefiHttp sets the URL by Redfish, which protocol IPMI cannot: use bootMethod Pxe",
             field=".bootMethod",
         ),
-        Rule(
+        CelRule(
             "!self.address.startsWith('http://') || has(self.allowPlainHTTP) && self.allowPlainHTTP",
             "by http:// the BMC's password and sessions are readable on the way: write https://, or set allowPlainHTTP "
             "to true where nothing but the controller reaches the BMC",
@@ -109,7 +109,7 @@ class BMC:
         default=None,
         max_length=16384,
         rules=(
-            Rule(
+            CelRule(
                 "self.contains('-----BEGIN CERTIFICATE-----') && !self.contains('PRIVATE KEY')",
                 "the certificate must be PEM that begins with -----BEGIN CERTIFICATE-----, and no private key",
             ),
@@ -173,38 +173,38 @@ class InfiniBandPort:
 class ServerSpec:
     """What is registered about a server and what is wanted of it."""
 
-    RULES: ClassVar[tuple[Rule, ...]] = (
-        Rule(
+    RULES: ClassVar[tuple[CelRule, ...]] = (
+        CelRule(
             "self.acceptance != 'Accepted' || has(self.rackRef)",
             "an Accepted server needs spec.rackRef: without a rack it has no subnet to boot from",
             field=".rackRef",
         ),
-        Rule(
+        CelRule(
             "self.bootMACAddress == oldSelf.bootMACAddress || self.acceptance != 'Accepted' || "
             "oldSelf.acceptance != 'Accepted'",
             "the boot MAC address identifies an accepted server: set spec.acceptance to Pending together with the new "
             "address (an interface was replaced), then accept the server again",
             field=".bootMACAddress",
         ),
-        Rule(
+        CelRule(
             "!has(self.interfaces) || self.interfaces.all(a, a.macAddress != self.bootMACAddress && "
             "self.interfaces.exists_one(b, b.macAddress == a.macAddress))",
             "a MAC address occurs twice in this server: spec.interfaces holds the further interfaces, "
             "not the one that boots, each once",
             field=".interfaces",
         ),
-        Rule(
+        CelRule(
             "!has(self.dpu) || has(self.architecture) && self.architecture == 'arm64'",
             "a DPU is an arm64 machine: set spec.architecture to arm64",
             field=".architecture",
         ),
-        Rule(
+        CelRule(
             "!has(self.dpu) || !has(self.tenant) && !has(self.infinibandPorts)",
             "tenant and infinibandPorts are of the server in which the card sits: set them there, or the tenant of a "
             "function in spec.dpu.functions",
             field=".dpu",
         ),
-        Rule(
+        CelRule(
             "has(self.dpu) == has(oldSelf.dpu) || self.acceptance != 'Accepted' || oldSelf.acceptance != 'Accepted'",
             "an accepted server does not become a DPU, nor a DPU a server: set spec.acceptance to Pending together "
             "with the change, then accept it again",
@@ -315,17 +315,17 @@ class Server(Resource):
             Column("Age", ".metadata.creationTimestamp", type="date"),
         ),
         rules=(
-            Rule(
+            CelRule(
                 "self.metadata.name.size() <= 63",
                 "a Server's name is also its Node's name, its host name and a label value: at most 63 characters",
             ),
-            Rule(
+            CelRule(
                 f"self.metadata.name.matches('{LABEL_PATTERN}')",
                 "a Server's name is also its host name: no dots",
                 expression="'a Server\\'s name is also its host name, which has no dots: write ' + "
                 "self.metadata.name.replace('.', '-')",
             ),
-            Rule(
+            CelRule(
                 "!has(self.spec.dpu) || self.spec.dpu.hostRef != self.metadata.name",
                 "a DPU sits in another server: spec.dpu.hostRef names that one",
             ),

@@ -7,7 +7,7 @@ from typing import ClassVar
 
 from provisioner.api.pool_settings import JobCheck
 from provisioner.api.rules import AMOUNT_PATTERN, PRINTABLE_RULES
-from provisioner.api.schema import FieldSchema, Rule, described
+from provisioner.api.schema import CelRule, FieldSchema, described
 
 LONGEST_SOAK_SECONDS = 2_592_000
 
@@ -181,8 +181,8 @@ class WorkloadGate:
 class UpgradeStrategy:
     """How a pool's servers move to another image, as their jobs end."""
 
-    RULES: ClassVar[tuple[Rule, ...]] = (
-        Rule(
+    RULES: ClassVar[tuple[CelRule, ...]] = (
+        CelRule(
             "!has(self.waves) || self.waves.map(w, w.share).isSorted() && "
             "self.waves.all(w, self.waves.exists_one(v, v.share == w.share))",
             "each wave takes in more servers than the one before: write their shares in rising order",

@@ -16,7 +16,7 @@ from provisioner.api.ip_rules import (
 )
 from provisioner.api.meta import Condition, ObjectMeta, Resource
 from provisioner.api.rules import NAME_RULES
-from provisioner.api.schema import Column, FieldSchema, Kind, Rule, described
+from provisioner.api.schema import CelRule, Column, FieldSchema, Kind, described
 
 MAX_CIDRS: Final = 8
 MAX_ROUTES: Final = 64
@@ -27,8 +27,8 @@ MAX_PEERS: Final = 16
 class VPCRoute:
     """Addresses behind one of the VPC's attachments, such as a router or a storage gateway of the tenant."""
 
-    RULES: ClassVar[tuple[Rule, ...]] = (
-        Rule(
+    RULES: ClassVar[tuple[CelRule, ...]] = (
+        CelRule(
             "!isCIDR(self.destination) || !isIP(self.nextHop) || "
             "cidr(self.destination).ip().family() == ip(self.nextHop).family()",
             "destination and nextHop of a route are of one family, both IPv4 or both IPv6",
@@ -69,18 +69,18 @@ class VPCInfiniBand:
 class VPCSpec:
     """What the tenant's network shall be."""
 
-    RULES: ClassVar[tuple[Rule, ...]] = (
-        Rule(
+    RULES: ClassVar[tuple[CelRule, ...]] = (
+        CelRule(
             "self.cidrs.all(a, !isCIDR(a) || self.cidrs.all(b, a == b || !isCIDR(b) || !cidr(a).containsCIDR(b)))",
             "two of the VPC's cidrs overlap: give each its own addresses",
             field=".cidrs",
         ),
-        Rule(
+        CelRule(
             "oldSelf.cidrs.all(a, a in self.cidrs)",
             "a VPC's cidrs only grow, for their addresses may be in use: leave those that are there, and add others",
             field=".cidrs",
         ),
-        Rule(
+        CelRule(
             "self.mtuBytes >= 1280 || self.cidrs.all(a, !isCIDR(a) || cidr(a).ip().family() == 4)",
             "IPv6 needs an MTU of 1280 bytes at least: raise mtuBytes",
             field=".mtuBytes",
@@ -173,7 +173,7 @@ class VPC(Resource):
             Column("Message", ".status.conditions[?(@.type=='Ready')].message", priority=1),
             Column("Age", ".metadata.creationTimestamp", type="date"),
         ),
-        rules=(Rule("self.metadata.name.size() <= 63", "the name of a VPC has at most 63 characters"),),
+        rules=(CelRule("self.metadata.name.size() <= 63", "the name of a VPC has at most 63 characters"),),
     )
     metadata: ObjectMeta
     spec: VPCSpec

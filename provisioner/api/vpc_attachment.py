@@ -8,13 +8,13 @@ from typing import ClassVar, Final, Literal
 from provisioner.api.ip_rules import ADDRESS_LENGTH, ADDRESS_RULES, FUNCTION_RULES
 from provisioner.api.meta import Condition, ObjectMeta, Resource
 from provisioner.api.rules import NAME_RULES
-from provisioner.api.schema import Column, FieldSchema, Kind, Rule, described
+from provisioner.api.schema import CelRule, Column, FieldSchema, Kind, described
 
 ForwardingState = Literal["Isolated", "Tenant", "Quarantined"]
 """Isolated: nothing passes; Tenant: the VPC's packets do; Quarantined: nothing passes, as a person said so."""
 
 
-_NEVER_CHANGES: Final = Rule(
+_NEVER_CHANGES: Final = CelRule(
     "self == oldSelf", "what an attachment joins never changes: delete it and make another one"
 )
 
@@ -23,8 +23,8 @@ _NEVER_CHANGES: Final = Rule(
 class VPCAttachmentSpec:
     """What is attached to which VPC."""
 
-    RULES: ClassVar[tuple[Rule, ...]] = (
-        Rule(
+    RULES: ClassVar[tuple[CelRule, ...]] = (
+        CelRule(
             "has(self.dpuRef) ? has(oldSelf.dpuRef) : !has(oldSelf.dpuRef)",
             "what an attachment joins never changes: delete it and make another one",
         ),
@@ -56,7 +56,7 @@ class VPCAttachmentSpec:
         list_set=True,
         item=FieldSchema(doc="An address.", max_length=ADDRESS_LENGTH, rules=ADDRESS_RULES),
         rules=(
-            Rule(
+            CelRule(
                 "self.size() < 2 || !isIP(self[0]) || !isIP(self[1]) || ip(self[0]).family() != ip(self[1]).family()",
                 "an attachment has one IPv4 and one IPv6 address at most",
             ),
@@ -125,7 +125,7 @@ class VPCAttachment(Resource):
             Column("Message", ".status.conditions[?(@.type=='Ready')].message", priority=1),
             Column("Age", ".metadata.creationTimestamp", type="date"),
         ),
-        rules=(Rule("self.metadata.name.size() <= 63", "the name of a VPCAttachment has at most 63 characters"),),
+        rules=(CelRule("self.metadata.name.size() <= 63", "the name of a VPCAttachment has at most 63 characters"),),
         selectable=(".spec.vpcRef", ".spec.serverRef"),
     )
     metadata: ObjectMeta

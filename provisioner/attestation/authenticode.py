@@ -7,7 +7,7 @@ from typing import Final
 
 from provisioner.api.errors import Refused
 from provisioner.api.values import Sha256Digest
-from provisioner.attestation.tpm.wire import MalformedTpmData, Reader
+from provisioner.attestation.tpm.wire import MalformedTpmData, StructureReader
 
 MOST_SECTIONS: Final = 96
 """The most that the format's loaders take."""
@@ -84,4 +84,4 @@ def _sections(program: memoryview, table: int, count: int) -> list[tuple[int, in
 
 
 def _number(program: memoryview, at: int, size: int) -> int:
-    return int.from_bytes(Reader(bytes(program[at : at + size]), "the program").take(size), "little")
+    return int.from_bytes(StructureReader(bytes(program[at : at + size]), "the program").take(size), "little")

@@ -109,7 +109,7 @@ def public_area_sha256(public: PublicArea) -> str:
 
 
 @dataclass(frozen=True, kw_only=True)
-class Challenged:
+class ChallengeBinding:
     """For whom a challenge is: all of it must be the same when the answer comes.
 
     server_uid, order_id, boot_id: at most LARGEST_TEXT characters each. request_key_sha256: of the request's key.
@@ -130,7 +130,7 @@ class ChallengeState:
     the epoch."""
 
     challenge_id: bytes
-    challenged: Challenged
+    challenged: ChallengeBinding
     secret: SecretBytes = field(repr=False)
     nonce: bytes
     issued_at: float
@@ -149,7 +149,7 @@ class IssuedChallenge:
 
 def issue(
     keys: ChallengeKeys,
-    challenged: Challenged,
+    challenged: ChallengeBinding,
     endorsement: PublicArea,
     attestation: PublicArea,
     *,
@@ -185,7 +185,9 @@ def issue(
     )
 
 
-def open_(keys: ChallengeKeys, state: bytes, challenged: Challenged, *, now: float) -> ChallengeState | EvidenceRefused:
+def open_(
+    keys: ChallengeKeys, state: bytes, challenged: ChallengeBinding, *, now: float
+) -> ChallengeState | EvidenceRefused:
     """What was sealed, if one of the keys sealed it, not longer than LIFE_SECONDS ago, for this `challenged`.
 
     Refused otherwise, as ChallengeForged, ChallengeExpired or ChallengeMismatch.
@@ -219,7 +221,7 @@ def _read(plain: bytes) -> ChallengeState:
         secret=SecretBytes(b64decode(document.pop("secret"))),
         nonce=b64decode(document.pop("nonce")),
         issued_at=float(document.pop("issuedAt")),
-        challenged=Challenged(**document),
+        challenged=ChallengeBinding(**document),
     )
 
 

@@ -25,7 +25,7 @@ _LEVELS: Final = 3
 
 
 @dataclass(frozen=True)
-class Change:
+class WatchEvent:
     """What happened to an object; a BOOKMARK carries a resourceVersion and nothing else.
 
     object: what `keep` made of it; None of one that is gone, and for what it does not keep.
@@ -44,7 +44,7 @@ def read_changes(
     deadline: float,
     clock: Callable[[], float],
     keep: Callable[[Object], Object | None] = lambda object_: object_,
-) -> Iterator[Change]:
+) -> Iterator[WatchEvent]:
     """The changes on a stream until the API server ends it.
 
     Raises: Expired if the server forgot where the watch began; Retryable if the stream breaks, carries nonsense, or
@@ -60,7 +60,7 @@ def read_changes(
         yield change
 
 
-def _read_change(line: bytes, keep: Callable[[Object], Object | None]) -> Change:
+def _read_change(line: bytes, keep: Callable[[Object], Object | None]) -> WatchEvent:
     try:
         message, is_whole = _decode(line)
         type_, object_ = message["type"], message["object"]
@@ -84,7 +84,7 @@ def _read_change(line: bytes, keep: Callable[[Object], Object | None]) -> Change
         log.warning(
             "object was left out", error="it is nested too deeply to be kept", name=named[0], namespace=named[1]
         )
-    return Change(cast(ChangeType, type_), *named, version, kept)
+    return WatchEvent(cast(ChangeType, type_), *named, version, kept)
 
 
 def _decode(line: bytes) -> tuple[Any, bool]:

@@ -10,7 +10,7 @@ from prometheus_client.core import CounterMetricFamily, Metric
 from prometheus_client.registry import Collector
 
 from provisioner.cluster.health.checks import Check
-from provisioner.cluster.health.process import Cache, Process, Worker
+from provisioner.cluster.health.process import FollowedCache, FollowedWorker, Process
 from provisioner.cluster.series import PREFIX, born, gauge
 
 SECONDS: Final = (0.005, 0.02, 0.1, 0.5, 1, 5, 15, 60, 300)
@@ -51,7 +51,7 @@ class ControllerMeter:
             registry=registry,
         )
 
-    def observe(self, controllers: Iterable[Worker]) -> None:
+    def observe(self, controllers: Iterable[FollowedWorker]) -> None:
         """Measure these, from now on."""
         for controller in controllers:
             controller.observe(_OfController(self, controller.name))
@@ -123,8 +123,8 @@ def _passed(checks: Sequence[Check]) -> Values:
     return {(check.name,): float(check.look().is_well) for check in checks}
 
 
-def _queues(controllers: Sequence[Worker]) -> Iterable[Metric]:
-    def of_each(value: Callable[[Worker], float]) -> Values:
+def _queues(controllers: Sequence[FollowedWorker]) -> Iterable[Metric]:
+    def of_each(value: Callable[[FollowedWorker], float]) -> Values:
         """Of several of one name the largest: the BMC queues are such."""
         values: Values = {}
         for each in controllers:
@@ -139,7 +139,7 @@ def _queues(controllers: Sequence[Worker]) -> Iterable[Metric]:
     yield gauge("reconcile_longest_seconds", words, ("controller",), of_each(lambda each: each.longest_seconds()))
 
 
-def watches(caches: Sequence[Cache]) -> Iterable[Metric]:
+def watches(caches: Sequence[FollowedCache]) -> Iterable[Metric]:
     """Of copies of collections, by kind; of several of one kind the worst, and their sum."""
     synced: Values = {}
     heard: Values = {}

@@ -22,7 +22,7 @@ import structlog
 
 from provisioner.api.backoff import Backoff
 from provisioner.api.errors import ProvisionerError, Retryable
-from provisioner.cluster.changes import Change, read_changes
+from provisioner.cluster.changes import WatchEvent, read_changes
 from provisioner.cluster.client import Cluster
 from provisioner.cluster.failures import Expired
 from provisioner.cluster.resources import ResourceType
@@ -246,7 +246,7 @@ class Informer:
         self._heard = self._turned = time.monotonic()
         self.heard_time = time.time()
 
-    def _take(self, change: Change) -> None:
+    def _take(self, change: WatchEvent) -> None:
         self._hear()
         if change.type == "BOOKMARK":
             return

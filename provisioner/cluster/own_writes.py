@@ -110,7 +110,7 @@ class OwnWrites:
 
 
 @dataclass(frozen=True)
-class Reader:
+class FreshReader:
     """Objects without a namespace, out of the caches that are given, else from the API server.
 
     `own`: by group, what was written and the caches may not show yet.

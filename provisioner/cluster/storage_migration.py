@@ -48,7 +48,7 @@ class Begun:
 
 
 @dataclass
-class Progress:
+class MigrationProgress:
     """How far the migration of one kind is; of those that were `written` or `gone` none needs another write."""
 
     crd: str
@@ -99,8 +99,8 @@ def migrate(
     settle_seconds: float,
     pause_seconds: float,
     sleep: Callable[[float], None],
-    report: Callable[[Progress], None] = lambda progress: None,
-) -> Progress:
+    report: Callable[[MigrationProgress], None] = lambda progress: None,
+) -> MigrationProgress:
     """Rewrite all objects of the CRD `name`, then say in its status that no older version is stored.
 
     `settle_seconds`: how long API servers may take to see that the storage version changed; waited once, before the
@@ -111,7 +111,7 @@ def migrate(
     is as it was.
     """
     crd = cluster.get(CRDS, name)
-    progress = Progress(name, storage_version(crd))
+    progress = MigrationProgress(name, storage_version(crd))
     if not needs_migration(crd):
         return progress
     type_ = _type_of(crd)
@@ -147,7 +147,7 @@ def _begin(
 
 
 def _rewrite(
-    cluster: Cluster, type_: ResourceType, named: Object, progress: Progress, sleep: Callable[[float], None]
+    cluster: Cluster, type_: ResourceType, named: Object, progress: MigrationProgress, sleep: Callable[[float], None]
 ) -> None:
     """Write one object as it is: the API server stores it in the storage version, and does nothing where it is so."""
     where = named["name"] if named["namespace"] is None else f"{named['namespace']}/{named['name']}"

@@ -11,10 +11,10 @@ from provisioner.api.meta import Condition, ConditionStatus, rfc3339
 from provisioner.api.server import ServerStatus, Verification
 from provisioner.cluster.events import Happened
 from provisioner.health.checks.facts import NAME as FACTS_CHECK
-from provisioner.health.decision import CurrentRound, Decision, JobOrder
+from provisioner.health.decision import CurrentRound, HealthDecision, JobOrder
 from provisioner.health.lifecycle import find_lifecycle
-from provisioner.health.requests import Answer
-from provisioner.health.situation import NoBoot, Situation
+from provisioner.health.requests import RequestAnswer
+from provisioner.health.situation import CheckInputs, NoBoot
 
 VERIFIED: Final = "Verified"
 STARTED: Final = "VerificationStarted"
@@ -31,7 +31,7 @@ def has_passed(verification: Verification) -> bool:
 
 
 def compose(
-    situation: Situation,
+    situation: CheckInputs,
     verification: Verification | None,
     now: datetime,
     *,
@@ -39,9 +39,9 @@ def compose(
     repeats_at: datetime | None = None,
     start: JobOrder | None = None,
     current: CurrentRound | None = None,
-    answers: tuple[Answer, ...] = (),
+    answers: tuple[RequestAnswer, ...] = (),
     requeue_after_seconds: float | None = None,
-) -> Decision:
+) -> HealthDecision:
     """The decision. no_boot: why there is nothing to judge; `verification` is then that of an earlier boot."""
     said: tuple[ConditionStatus, str, str] | None = None
     if no_boot is not None and (no_boot.reason != "WaitsForBoot" or _is_said(situation)):
@@ -56,7 +56,7 @@ def compose(
         lifecycle=find_lifecycle(situation, verified=verified),
         conditions=(condition,) if condition is not None else (),
     )
-    return Decision(
+    return HealthDecision(
         status=to_json(owned) | {"conditions": [to_json(each) for each in owned.conditions]},
         events=_events(situation, condition, verification if no_boot is None else None),
         start=start,
@@ -67,7 +67,7 @@ def compose(
 
 
 def _say(
-    situation: Situation, verification: Verification, repeats_at: datetime | None
+    situation: CheckInputs, verification: Verification, repeats_at: datetime | None
 ) -> tuple[ConditionStatus, str, str]:
     boot, attempt = verification.boot_id, verification.attempt
     if verification.released_by is not None:
@@ -99,18 +99,18 @@ def _word(check: str) -> str:
     return "".join(part[:1].upper() + part[1:] for part in check.replace(".", "-").split("-"))
 
 
-def _is_said(situation: Situation) -> bool:
+def _is_said(situation: CheckInputs) -> bool:
     return find_condition(situation.server.status.conditions, VERIFIED) is not None
 
 
-def _condition(situation: Situation, said: tuple[ConditionStatus, str, str], now: datetime) -> Condition:
+def _condition(situation: CheckInputs, said: tuple[ConditionStatus, str, str], now: datetime) -> Condition:
     status, reason, message = said
     words = message if len(message) <= MAX_MESSAGE else message[: MAX_MESSAGE - 1] + "…"
     return condition_of(situation.server, VERIFIED, status, reason, words, now)
 
 
 def _events(
-    situation: Situation, condition: Condition | None, verification: Verification | None
+    situation: CheckInputs, condition: Condition | None, verification: Verification | None
 ) -> tuple[Happened, ...]:
     """What changed: a round began, or it came out. Each round is told of once."""
     if verification is None or condition is None:

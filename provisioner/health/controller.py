@@ -29,10 +29,10 @@ from provisioner.cluster.source import Caches, Object, Source, conditions_of, lo
 from provisioner.health.checked_node import read_node
 from provisioner.health.compose import STARTED, VERIFIED
 from provisioner.health.decide import decide
-from provisioner.health.decision import Decision
+from provisioner.health.decision import HealthDecision
 from provisioner.health.jobs.runner import JobRunner, labelled_server
 from provisioner.health.node_writer import MANAGER, NodeWriter, taints_differ
-from provisioner.health.situation import Situation, boot_to_judge, joined_time
+from provisioner.health.situation import CheckInputs, boot_to_judge, joined_time
 from provisioner.health.skew import ClockSkew
 from provisioner.rules.assigned_image import images_of_pool
 from provisioner.rules.checks_of_boot import checks_of_boot
@@ -71,7 +71,7 @@ class HealthInformers(Caches):
     pods: Source
 
 
-class HealthController(StatusReconciler[Decision]):
+class HealthController(StatusReconciler[HealthDecision]):
     """Reconciles one Server at a time, by name."""
 
     owned = OWNED
@@ -100,7 +100,7 @@ class HealthController(StatusReconciler[Decision]):
     def leave(self, key: str, body: Object | None) -> None:
         self._runner.clean_up(key, None)
 
-    def decide(self, key: str, body: Object) -> Decision | float:
+    def decide(self, key: str, body: Object) -> HealthDecision | float:
         if (seconds := _new_for(body, self._now())) > 0:
             return seconds
         return decide(self._situation(body, self._informers.nodes.get(key)), self._now())
@@ -108,7 +108,7 @@ class HealthController(StatusReconciler[Decision]):
     def advance(self, key: str, body: Object) -> float | None:
         """Bring status, Jobs, taints and answers up to date."""
         said = self.decide(key, body)
-        if not isinstance(said, Decision):
+        if not isinstance(said, HealthDecision):
             return said
         spoken, node = self.say(key, body, said), self._informers.nodes.get(key)
         if spoken.is_gone:
@@ -129,13 +129,13 @@ class HealthController(StatusReconciler[Decision]):
         self._runner.clean_up(key, said.current)  # last: nothing waits for what cannot be deleted
         return again
 
-    def is_words(self, body: Object, said: Decision) -> bool:
+    def is_words(self, body: Object, said: HealthDecision) -> bool:
         """Whether only what is waited for is new: no check came out, none is to be started, nothing is to be told but
         that a round began, which is told of one that does not come out at once."""
         tells = said.start is not None or any(each.reason != STARTED for each in said.events)
         return not tells and OWNED.keeps(VERIFIED, body, said.status)
 
-    def tell(self, body: Object, said: Decision) -> None:
+    def tell(self, body: Object, said: HealthDecision) -> None:
         super().tell(body, said)
         node = self._informers.nodes.get(body["metadata"]["name"])
         for event in said.events:
@@ -147,7 +147,7 @@ class HealthController(StatusReconciler[Decision]):
     def look(self, key: str, type_: ResourceType, name: str) -> Object | None:
         return (self._informers.nodes if type_ == NODES else self._informers.servers).get(name)
 
-    def _situation(self, body: Mapping[str, Any], node: Mapping[str, Any] | None) -> Situation:
+    def _situation(self, body: Mapping[str, Any], node: Mapping[str, Any] | None) -> CheckInputs:
         server, view = decode_shared(Server, body), read_node(node)
         pool = look_up(NodePool, self._informers.pools, ordered_pool_name(server))
         order, boot = server.status.order, boot_to_judge(server, view)
@@ -162,7 +162,7 @@ class HealthController(StatusReconciler[Decision]):
                     for check in checks_of_boot(pool, order.image_ref if order is not None else None)
                     if check.name not in settled
                 }
-        return Situation(
+        return CheckInputs(
             server=server,
             pool=pool,
             image=look_up(Image, self._informers.images, order.image_ref if order is not None else None),

@@ -13,10 +13,10 @@ from provisioner.api.server_status import is_given_up
 from provisioner.health.checked_node import CheckedNode
 from provisioner.health.checks.look import look_at
 from provisioner.health.compose import compose, has_passed
-from provisioner.health.decision import CurrentRound, Decision, JobOrder
+from provisioner.health.decision import CurrentRound, HealthDecision, JobOrder
 from provisioner.health.requests import (
-    Answer,
-    Requests,
+    CheckRequests,
+    RequestAnswer,
     answer_release,
     answer_retry,
     read_requests,
@@ -26,7 +26,7 @@ from provisioner.health.requests import (
     was_taken,
 )
 from provisioner.health.round import look
-from provisioner.health.situation import NoBoot, Situation, boot_to_judge
+from provisioner.health.situation import CheckInputs, NoBoot, boot_to_judge
 from provisioner.rules.pool_of_server import ordered_pool_name
 
 PAUSE: Final = timedelta(seconds=60)
@@ -35,7 +35,7 @@ LOOK_AGAIN_SECONDS: Final = 2.0
 """While something is waited for that is not watched: a Lease, an Image."""
 
 
-def decide(situation: Situation, now: datetime) -> Decision:
+def decide(situation: CheckInputs, now: datetime) -> HealthDecision:
     """Judge the boot of a server. Nothing is decided while there is none that was ordered, joined and runs."""
     server, node = situation.server, situation.node
     requests = read_requests(node)
@@ -60,7 +60,7 @@ def decide(situation: Situation, now: datetime) -> Decision:
 
 
 def _released(
-    situation: Situation, before: Verification | None, boot: str, requests: Requests, now: datetime
+    situation: CheckInputs, before: Verification | None, boot: str, requests: CheckRequests, now: datetime
 ) -> Verification | None:
     """The round as a person ended it; None unless a release counts, and nothing had let the Node in before."""
     release = requests.release
@@ -73,7 +73,7 @@ def _released(
 
 
 def _begin(
-    before: Verification | None, boot: str, pool: NodePool | None, requests: Requests, now: datetime
+    before: Verification | None, boot: str, pool: NodePool | None, requests: CheckRequests, now: datetime
 ) -> Verification:
     """The round that is to be judged now: a first one, the one under way, or another after a failed one."""
     retry = requests.retry
@@ -101,8 +101,13 @@ def repeats_at(failed: Verification, pool: NodePool | None) -> datetime | None:
 
 
 def _go_on(
-    situation: Situation, pool: NodePool, node: CheckedNode, begun: Verification, requests: Requests, now: datetime
-) -> Decision:
+    situation: CheckInputs,
+    pool: NodePool,
+    node: CheckedNode,
+    begun: Verification,
+    requests: CheckRequests,
+    now: datetime,
+) -> HealthDecision:
     """Look at everything once more."""
     now_there = look_at(
         situation.server,
@@ -130,7 +135,7 @@ def _go_on(
     )
 
 
-def _closed(situation: Situation, closed: Verification, requests: Requests, now: datetime) -> Decision:
+def _closed(situation: CheckInputs, closed: Verification, requests: CheckRequests, now: datetime) -> HealthDecision:
     """The round is over: say so, answer who asked, and look again when it is to be repeated."""
     if requests.retry is None:
         closed = replace(closed, retry_seen_time=None)  # it was answered: the next one counts, whatever time it bears
@@ -147,7 +152,7 @@ def _closed(situation: Situation, closed: Verification, requests: Requests, now:
     )
 
 
-def _answers(closed: Verification, requests: Requests) -> tuple[Answer, ...]:
+def _answers(closed: Verification, requests: CheckRequests) -> tuple[RequestAnswer, ...]:
     outcome, words = _outcome(closed)
     answers = []
     if requests.retry is not None:
@@ -168,7 +173,7 @@ def _outcome(closed: Verification) -> tuple[str, str]:
     return "Failed", f"round {closed.attempt} of the checks of boot {closed.boot_id} failed: {failed}"
 
 
-def _stale_release(situation: Situation, requests: Requests) -> tuple[Answer, ...]:
+def _stale_release(situation: CheckInputs, requests: CheckRequests) -> tuple[RequestAnswer, ...]:
     release, join = requests.release, situation.server.status.join
     if release is None or join is None or release_standing(release, situation.server) == "Counts":
         return ()
@@ -179,7 +184,7 @@ def _stale_release(situation: Situation, requests: Requests) -> tuple[Answer, ..
     return (answer_release("Stale", words),)
 
 
-def _refused(requests: Requests) -> tuple[Answer, ...]:
+def _refused(requests: CheckRequests) -> tuple[RequestAnswer, ...]:
     words = "the provisioner did not boot this Node: it is neither checked nor kept out of use"
     retry = (answer_retry("NotApplicable", words),) if requests.retry is not None else ()
     return (*retry, answer_release("NotApplicable", words)) if requests.release is not None else retry

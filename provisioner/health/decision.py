@@ -7,7 +7,7 @@ from typing import Any
 
 from provisioner.api.pool_settings import JobCheck
 from provisioner.cluster.reconciler import Said
-from provisioner.health.requests import Answer
+from provisioner.health.requests import RequestAnswer
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -28,7 +28,7 @@ class CurrentRound:
 
 
 @dataclass(frozen=True, kw_only=True)
-class Decision(Said):
+class HealthDecision(Said):
     """What is done after the status was written.
 
     start: the Job to make. current: None if no Job is of use. answers: requests that are answered now.
@@ -37,4 +37,4 @@ class Decision(Said):
     status: dict[str, Any]
     start: JobOrder | None = None
     current: CurrentRound | None = None
-    answers: tuple[Answer, ...] = ()
+    answers: tuple[RequestAnswer, ...] = ()

@@ -21,10 +21,10 @@ from provisioner.api.discovery import NAME_PREFIX
 from provisioner.api.node_contract import HOLD_TAINT, MAINTENANCE_TAINT, VERIFICATION_TAINT
 from provisioner.api.server import Lifecycle
 from provisioner.health.checked_node import CheckedNode
-from provisioner.health.situation import Situation, boot_to_judge, is_held
+from provisioner.health.situation import CheckInputs, boot_to_judge, is_held
 
 
-def find_lifecycle(situation: Situation, *, verified: bool) -> Lifecycle:
+def find_lifecycle(situation: CheckInputs, *, verified: bool) -> Lifecycle:
     """verified: whether the checks of the boot that runs have passed, or a person let it in."""
     server, node = situation.server, situation.node
     if server.spec.acceptance == "Rejected":

@@ -17,7 +17,7 @@ from provisioner.cluster.events import Events
 from provisioner.cluster.json_patch import pointer
 from provisioner.cluster.resources import NODES, of
 from provisioner.health.checked_node import find, read_node
-from provisioner.health.requests import Answer
+from provisioner.health.requests import RequestAnswer
 from provisioner.health.taints import TaintPlan, plan_taints
 
 log = structlog.get_logger(__name__)
@@ -63,7 +63,7 @@ class NodeWriter:
             self._events.record(body, "Normal", reason, message)
         return written
 
-    def answer(self, name: str, answers: Sequence[Answer]) -> None:
+    def answer(self, name: str, answers: Sequence[RequestAnswer]) -> None:
         """Set the conditions that are still True to False, with what came of them. Raises: Conflict, Retryable."""
         body = self._cluster.find(NODES, name)
         node = read_node(body)
@@ -87,7 +87,7 @@ class NodeWriter:
             log.info("request was answered", node=name, condition=each.type, reason=each.reason)
 
 
-def _condition(answer: Answer, now: datetime) -> dict[str, Any]:
+def _condition(answer: RequestAnswer, now: datetime) -> dict[str, Any]:
     return {
         "type": answer.type,
         "status": "False",

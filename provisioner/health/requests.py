@@ -19,7 +19,7 @@ from provisioner.health.situation import joined_time
 
 
 @dataclass(frozen=True, kw_only=True)
-class Answer:
+class RequestAnswer:
     """The condition of that type is set False with this."""
 
     type: str
@@ -28,15 +28,15 @@ class Answer:
 
 
 @dataclass(frozen=True, kw_only=True)
-class Requests:
+class CheckRequests:
     """What is asked for now: conditions with status True."""
 
     retry: ObservedCondition | None = None
     release: ObservedCondition | None = None
 
 
-def read_requests(node: CheckedNode | None) -> Requests:
-    return Requests(
+def read_requests(node: CheckedNode | None) -> CheckRequests:
+    return CheckRequests(
         retry=_asked(node, VERIFICATION_RETRY_REQUESTED), release=_asked(node, VERIFICATION_RELEASE_REQUESTED)
     )
 
@@ -70,9 +70,9 @@ def release_words(release: ObservedCondition) -> str:
     return printable(release.message) or "no words were given"
 
 
-def answer_retry(reason: str, message: str) -> Answer:
-    return Answer(type=VERIFICATION_RETRY_REQUESTED, reason=reason, message=message)
+def answer_retry(reason: str, message: str) -> RequestAnswer:
+    return RequestAnswer(type=VERIFICATION_RETRY_REQUESTED, reason=reason, message=message)
 
 
-def answer_release(reason: str, message: str) -> Answer:
-    return Answer(type=VERIFICATION_RELEASE_REQUESTED, reason=reason, message=message)
+def answer_release(reason: str, message: str) -> RequestAnswer:
+    return RequestAnswer(type=VERIFICATION_RELEASE_REQUESTED, reason=reason, message=message)

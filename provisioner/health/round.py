@@ -16,7 +16,7 @@ from provisioner.api.pool_settings import JobCheck
 from provisioner.api.server import CheckResult
 from provisioner.health.checks.finding import Finding, printable
 from provisioner.health.jobs.outcome import JobState
-from provisioner.health.situation import Situation
+from provisioner.health.situation import CheckInputs
 
 JOB_GRACE_SECONDS: Final = 60.0
 """The Job's own deadline comes first; this is for a Job controller that does not act, and a Job that cannot be made."""
@@ -41,7 +41,7 @@ def look(
     before: Sequence[CheckResult],
     findings: Iterable[Finding],
     checks: Sequence[JobCheck],
-    situation: Situation,
+    situation: CheckInputs,
     now: datetime,
 ) -> Round:
     """The findings of this look, then the pool's own checks, one after the other."""

@@ -17,7 +17,7 @@ from provisioner.rules.checks_of_boot import checks_of_boot
 
 
 @dataclass(frozen=True, kw_only=True)
-class Situation:
+class CheckInputs:
     """A server, what it refers to, its Node, and what is known of its checks' Jobs. What does not exist is None.
 
     has_ntp_servers: whether the server's subnet names any.

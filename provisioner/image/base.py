@@ -15,9 +15,9 @@ from typing import Final
 
 from provisioner.api.errors import NeedsHuman
 from provisioner.image.command import clean_environment, run
-from provisioner.image.foreign import Foreign
+from provisioner.image.foreign import ForeignPrograms
 from provisioner.image.gates.packages import records
-from provisioner.image.modules import KernelModules, Module, render_aliases, render_dependencies
+from provisioner.image.modules import KernelModules, UnpackedModule, render_aliases, render_dependencies
 from provisioner.image.plan import DEBS, KEYRINGS, Choices, bootstrap_command
 from provisioner.image.recipe import Recipe
 
@@ -68,7 +68,7 @@ class Base:
         return loaded
 
 
-def build_base(recipe: Recipe, choices: Choices, folder: Path, foreign: Foreign) -> Base:
+def build_base(recipe: Recipe, choices: Choices, folder: Path, foreign: ForeignPrograms) -> Base:
     """Install, unpack and trim into `folder`, which must not exist; it appears there only when it is whole.
 
     Raises: NeedsHuman if the archive cannot be reached or lacks a package.
@@ -179,7 +179,7 @@ def _delete(path: Path, keep: Collection[Path]) -> None:
 
 
 def _install_modules(
-    base: Base, kernel: KernelModules, recipe: Recipe, foreign: Foreign, environment: dict[str, str]
+    base: Base, kernel: KernelModules, recipe: Recipe, foreign: ForeignPrograms, environment: dict[str, str]
 ) -> None:
     release = kernel.folder.name
     for_root, for_stage1 = kernel.choose(recipe.root.modules), kernel.choose(recipe.stage1_modules)
@@ -196,28 +196,28 @@ def _install_modules(
     install_stage1_modules(base, for_stage1)
 
 
-def install_stage1_modules(base: Base, modules: Mapping[str, Module]) -> None:
+def install_stage1_modules(base: Base, modules: Mapping[str, UnpackedModule]) -> None:
     """Write the modules and what modprobe must know of them, as stage-1 takes them."""
     _write_modules(base.stage1_modules, modules)
     (base.stage1_modules / "modules.dep").write_text(render_dependencies(modules))
     (base.stage1_modules / "modules.alias").write_text(render_aliases(modules))
 
 
-def _write_modules(folder: Path, modules: Mapping[str, Module]) -> None:
+def _write_modules(folder: Path, modules: Mapping[str, UnpackedModule]) -> None:
     for module in modules.values():
         file = folder / module.path
         file.parent.mkdir(parents=True, exist_ok=True)
         file.write_bytes(module.content)
 
 
-def _compile_python(root: Path, foreign: Foreign, environment: dict[str, str]) -> None:
+def _compile_python(root: Path, foreign: ForeignPrograms, environment: dict[str, str]) -> None:
     """Byte-code that Python takes as it is, whatever the times of the files (squashfs makes them all equal)."""
     for cache in list(root.glob("usr/lib/python3*/**/__pycache__")):
         shutil.rmtree(cache)
     compile_tree(root, "/usr/lib", foreign, environment)
 
 
-def compile_tree(root: Path, folder: str, foreign: Foreign, environment: dict[str, str]) -> None:
+def compile_tree(root: Path, folder: str, foreign: ForeignPrograms, environment: dict[str, str]) -> None:
     """Compile all Python files in `folder` of `root`, with that root's Python."""
     command = [
         "python3",

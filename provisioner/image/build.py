@@ -27,9 +27,9 @@ from provisioner.image.driver.fingerprint import driver_fingerprint
 from provisioner.image.elf import read_architecture
 from provisioner.image.finished import store
 from provisioner.image.finished.check import check_image
-from provisioner.image.finished.manifest import File, Layer, Manifest, digest_of
+from provisioner.image.finished.manifest import FileDigest, Layer, Manifest, digest_of
 from provisioner.image.finished.sign import SecretKey
-from provisioner.image.foreign import Foreign, find_foreign
+from provisioner.image.foreign import ForeignPrograms, find_foreign
 from provisioner.image.inputs import base_fingerprint, image_fingerprint
 from provisioner.image.judge import Finished, joined, judge, remember
 from provisioner.image.layers import (
@@ -43,12 +43,12 @@ from provisioner.image.layers import (
     lay_over,
     pack,
 )
-from provisioner.image.request import Phases, Report, Request, made
+from provisioner.image.request import BuildRequest, Phases, Report, made
 from provisioner.image.root import assemble_kubelet, assemble_site, compile_agents
 from provisioner.image.stage1 import pack_stage1
 from provisioner.image.toolkit.build import obtain_toolkit
 
-__all__ = ["PHASES", "Built", "Report", "Request", "build_image"]
+__all__ = ["PHASES", "BuildRequest", "Built", "Report", "build_image"]
 
 PHASES = ("base", "driver", "trees", "layers", "stage-1", "gates", "manifest")
 """The phases in their order; the driver's is left out where the recipe has none."""
@@ -67,7 +67,7 @@ class Built:
     lines: tuple[str, ...] = ()
 
 
-def build_image(request: Request, report: Report, clock: Callable[[], float] = time.monotonic) -> Built:
+def build_image(request: BuildRequest, report: Report, clock: Callable[[], float] = time.monotonic) -> Built:
     """Build the image, or find it built already.
 
     Raises: NeedsHuman naming what is missing (a program, an archive, a file) and the remedy; GatesFailed with all that
@@ -122,7 +122,7 @@ def build_image(request: Request, report: Report, clock: Callable[[], float] = t
     return Built(folder, digest, store.read_manifest(folder), reused=False, lines=judged.lines)
 
 
-def _find_built(record: Path, request: Request) -> Built | None:
+def _find_built(record: Path, request: BuildRequest) -> Built | None:
     try:
         folder = request.output / record.read_text().strip()
         checked = check_image(folder, request.public_key, contents=False)
@@ -131,7 +131,7 @@ def _find_built(record: Path, request: Request) -> Built | None:
     return Built(folder, checked.digest, checked.manifest, reused=True)
 
 
-def _base(request: Request, key: str, foreign: Foreign, phases: Phases) -> Base:
+def _base(request: BuildRequest, key: str, foreign: ForeignPrograms, phases: Phases) -> Base:
     folder = request.cache / "base" / key
     # Two builds at once (a demo and a test) need one base; the second waits for the first.
     with _locked(made(folder.parent) / f".{key}.lock"):
@@ -161,7 +161,9 @@ def _forget_old(bases: Path) -> None:
         shutil.rmtree(folder, ignore_errors=True)
 
 
-def _driver(request: Request, base: Base, base_key: str, foreign: Foreign, phases: Phases) -> DriverTree | None:
+def _driver(
+    request: BuildRequest, base: Base, base_key: str, foreign: ForeignPrograms, phases: Phases
+) -> DriverTree | None:
     if request.recipe.driver is None:
         return None
     key = request.module_key
@@ -176,7 +178,9 @@ def _driver(request: Request, base: Base, base_key: str, foreign: Foreign, phase
     return driver
 
 
-def _trees(request: Request, base: Base, driver: DriverTree | None, work: Path, foreign: Foreign) -> list[LayerTree]:
+def _trees(
+    request: BuildRequest, base: Base, driver: DriverTree | None, work: Path, foreign: ForeignPrograms
+) -> list[LayerTree]:
     """The layers before they are packed, the bottom first; `work / MERGED` has them over one another."""
     recipe, merged = request.recipe, work / MERGED
     trees = [LayerTree("base", base.root, expand(base.root, recipe.root.build_only))]
@@ -205,10 +209,10 @@ def describe_layers(layers: Iterable[PackedLayer]) -> str:
     return ", ".join(f"{each.name} {_megabytes(each.file)}{' (kept)' * each.reused}" for each in layers)
 
 
-def _manifest(request: Request, files: Mapping[str, Path], versions: Mapping[str, str]) -> Manifest:
+def _manifest(request: BuildRequest, files: Mapping[str, Path], versions: Mapping[str, str]) -> Manifest:
     measured = {name: store.measure(file) for name, file in files.items()}
 
-    def of(kind: str) -> dict[str, File]:
+    def of(kind: str) -> dict[str, FileDigest]:
         return {name.removeprefix(kind): file for name, file in measured.items() if name.startswith(kind)}
 
     return Manifest(
@@ -224,7 +228,7 @@ def _manifest(request: Request, files: Mapping[str, Path], versions: Mapping[str
     )
 
 
-def kubelet_version(kubelet: Path, foreign: Foreign) -> str:
+def kubelet_version(kubelet: Path, foreign: ForeignPrograms) -> str:
     """`v1.36.3`, as the kubelet itself says. Raises: NeedsHuman if it does not run here."""
     command = foreign.command([str(kubelet.absolute()), "--version"])
     try:

@@ -13,7 +13,7 @@ _TRAILER = "TRAILER!!!"
 
 
 @dataclass(frozen=True)
-class Entry:
+class CpioEntry:
     """One file, folder, link (`content` is its target) or character device. Everything belongs to root, of no time."""
 
     name: str
@@ -22,23 +22,23 @@ class Entry:
     device: tuple[int, int] = (0, 0)
 
 
-def folder(name: str, mode: int = 0o755) -> Entry:
-    return Entry(name, stat.S_IFDIR | mode)
+def folder(name: str, mode: int = 0o755) -> CpioEntry:
+    return CpioEntry(name, stat.S_IFDIR | mode)
 
 
-def file(name: str, content: bytes, mode: int = 0o644) -> Entry:
-    return Entry(name, stat.S_IFREG | mode, content)
+def file(name: str, content: bytes, mode: int = 0o644) -> CpioEntry:
+    return CpioEntry(name, stat.S_IFREG | mode, content)
 
 
-def link(name: str, target: str) -> Entry:
-    return Entry(name, stat.S_IFLNK | 0o777, target.encode())
+def link(name: str, target: str) -> CpioEntry:
+    return CpioEntry(name, stat.S_IFLNK | 0o777, target.encode())
 
 
-def character_device(name: str, major: int, minor: int, mode: int = 0o600) -> Entry:
-    return Entry(name, stat.S_IFCHR | mode, b"", (major, minor))
+def character_device(name: str, major: int, minor: int, mode: int = 0o600) -> CpioEntry:
+    return CpioEntry(name, stat.S_IFCHR | mode, b"", (major, minor))
 
 
-def archive(entries: Iterable[Entry]) -> bytes:
+def archive(entries: Iterable[CpioEntry]) -> bytes:
     """The archive: entries sorted by name, with the folders that they lie in."""
     by_name = {entry.name: entry for entry in entries}
     for name in list(by_name):
@@ -46,11 +46,11 @@ def archive(entries: Iterable[Entry]) -> bytes:
             name = name.rsplit("/", 1)[0]
             by_name.setdefault(name, folder(name))
     parts = [_record(number, by_name[name]) for number, name in enumerate(sorted(by_name), start=1)]
-    parts.append(_record(0, Entry(_TRAILER, 0)))
+    parts.append(_record(0, CpioEntry(_TRAILER, 0)))
     return b"".join(parts)
 
 
-def _record(inode: int, entry: Entry) -> bytes:
+def _record(inode: int, entry: CpioEntry) -> bytes:
     name = entry.name.encode() + b"\0"
     links = 2 if stat.S_ISDIR(entry.mode) else 1
     fields = (inode, entry.mode, 0, 0, links, 0, len(entry.content), 0, 0, *entry.device, len(name), 0)

@@ -58,7 +58,7 @@ exec "$@"
 
 
 @dataclass(frozen=True)
-class Foreign:
+class ForeignPrograms:
     """How programs of `architecture` are run here. `interpreter` None: as any others."""
 
     architecture: Architecture
@@ -85,13 +85,13 @@ def find_foreign(
     machine: str | None = None,
     binfmt: Path = BINFMT,
     path: str | None = None,
-) -> Foreign:
+) -> ForeignPrograms:
     """How programs of `architecture` can be run here; `interpreter` is the qemu-user to use, found on PATH if None.
 
     Raises: NeedsHuman if there is none, or it is not linked statically (a chroot has other libraries).
     """
     if _MACHINES.get(machine or platform.machine()) == architecture or _is_registered(binfmt / _QEMU[architecture]):
-        return Foreign(architecture)
+        return ForeignPrograms(architecture)
     name = _QEMU[architecture]
     found = interpreter or next(
         (Path(each) for each in (shutil.which(f"{name}-static", path=path), shutil.which(name, path=path)) if each),
@@ -102,7 +102,7 @@ def find_foreign(
         raise NeedsHuman(f"programs of {architecture} cannot be run here: {found or name} is not there", hint=hint)
     if read_linkage(found.read_bytes()).interpreter is not None:
         raise NeedsHuman(f"{found} is not linked statically, and runs in no chroot", hint=hint)
-    return Foreign(architecture, found.absolute())
+    return ForeignPrograms(architecture, found.absolute())
 
 
 def _is_registered(entry: Path) -> bool:

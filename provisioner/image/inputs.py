@@ -14,7 +14,7 @@ from provisioner.image.root import agent_files
 from provisioner.image.toolkit.build import fingerprint as toolkit_fingerprint
 
 if TYPE_CHECKING:
-    from provisioner.image.request import Request
+    from provisioner.image.request import BuildRequest
 
 _BASE_CODE = (
     "base.py",
@@ -77,7 +77,7 @@ def base_fingerprint(recipe: Recipe, choices: Choices) -> str:
     return fingerprint.hexdigest()
 
 
-def image_fingerprint(request: Request, base: str) -> str:
+def image_fingerprint(request: BuildRequest, base: str) -> str:
     """Inputs of the image: the base, recipe and trees, agent, kubelet, join CA, keys, and the code of the builder."""
     fingerprint, recipe, ingredients = Fingerprint("image"), request.recipe, request.ingredients
     fingerprint.add("base", base.encode())

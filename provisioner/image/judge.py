@@ -8,12 +8,12 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from provisioner.image.finished import store
-from provisioner.image.foreign import Foreign
+from provisioner.image.foreign import ForeignPrograms
 from provisioner.image.gates.packages.records import Records
 from provisioner.image.gates.request import GateReport, GateRequest
 from provisioner.image.gates.run import run_gates
 from provisioner.image.recipe import Recipe
-from provisioner.image.request import Request, made
+from provisioner.image.request import BuildRequest, made
 from provisioner.image.toolkit.build import MODULE as TOOLKIT
 
 _SIZES = "sizes"
@@ -29,7 +29,9 @@ class Finished:
     records: Records
 
 
-def judge(request: Request, finished: Finished, foreign: Foreign, folder: Path) -> tuple[dict[str, Path], GateReport]:
+def judge(
+    request: BuildRequest, finished: Finished, foreign: ForeignPrograms, folder: Path
+) -> tuple[dict[str, Path], GateReport]:
     """The documents, written into `folder`, by the manifest's key; and what a person should read.
 
     Raises: GatesFailed with all that is wrong with the image.
@@ -65,7 +67,7 @@ def judge(request: Request, finished: Finished, foreign: Foreign, folder: Path) 
     return {f"document.{name}": folder / name for name in sorted(report.documents)}, report
 
 
-def remember(request: Request, documents: Mapping[str, Path]) -> None:
+def remember(request: BuildRequest, documents: Mapping[str, Path]) -> None:
     """With the sizes of this image the next one is compared."""
     sizes = documents.get(f"document.{_SIZES}")
     if sizes is not None:
@@ -73,7 +75,7 @@ def remember(request: Request, documents: Mapping[str, Path]) -> None:
         _previous(request).write_bytes(sizes.read_bytes())
 
 
-def _previous(request: Request) -> Path:
+def _previous(request: BuildRequest) -> Path:
     choices = request.choices
     name = f"{request.recipe.name}-{choices.distribution.identifier}-{choices.architecture}.json"
     return request.cache / _SIZES / name

@@ -29,7 +29,7 @@ _UBUNTU_MAIN = re.compile(r"//([a-z0-9.-]+\.)?(archive|security)\.ubuntu\.com\b"
 
 
 @dataclass(frozen=True)
-class Source:
+class AptSource:
     """One entry of apt's sources. architectures: those that it is for, as Debian calls them; all if empty."""
 
     uri: str
@@ -38,10 +38,10 @@ class Source:
     architectures: tuple[str, ...] = field(default=(), compare=False)
 
 
-def read_sources(etc_apt: Path = Path("/etc/apt")) -> tuple[Source, ...]:
+def read_sources(etc_apt: Path = Path("/etc/apt")) -> tuple[AptSource, ...]:
     """All entries for binary packages that come by HTTP, in sources.list, sources.list.d/*.list and *.sources, in apt's
     order."""
-    found: list[Source] = []
+    found: list[AptSource] = []
     for file in (etc_apt / "sources.list", *sorted((etc_apt / "sources.list.d").glob("*"))):
         if not file.is_file():
             continue
@@ -53,7 +53,7 @@ def read_sources(etc_apt: Path = Path("/etc/apt")) -> tuple[Source, ...]:
     return tuple(found)
 
 
-def parse_one_line(text: str) -> list[Source]:
+def parse_one_line(text: str) -> list[AptSource]:
     """Entries of the style `deb [options] uri suite component…`; those of a CD or a folder are left out."""
     found = []
     for line in text.splitlines():
@@ -61,11 +61,11 @@ def parse_one_line(text: str) -> list[Source]:
         if match is not None and match["uri"].startswith(_NETWORK):
             options = dict(option.partition("=")[::2] for option in (match["options"] or "").split())
             only = tuple(filter(None, options.get("arch", "").split(",")))
-            found.append(Source(match["uri"], match["suite"], tuple(match["components"].split()), only))
+            found.append(AptSource(match["uri"], match["suite"], tuple(match["components"].split()), only))
     return found
 
 
-def parse_deb822(text: str) -> list[Source]:
+def parse_deb822(text: str) -> list[AptSource]:
     """Entries of the style `Types: deb`, `URIs: …`; one for each URI and suite. What is off, of a CD or of a folder
     is left out."""
     found = []
@@ -85,7 +85,7 @@ def parse_deb822(text: str) -> list[Source]:
         if "deb" not in fields.get("types", []) or is_off:
             continue
         found += [
-            Source(uri, suite, tuple(fields.get("components", [])), tuple(fields.get("architectures", [])))
+            AptSource(uri, suite, tuple(fields.get("components", [])), tuple(fields.get("architectures", [])))
             for uri in fields.get("uris", [])
             for suite in fields.get("suites", [])
             if uri.startswith(_NETWORK)
@@ -95,7 +95,7 @@ def parse_deb822(text: str) -> list[Source]:
 
 def choose_mirror(
     distribution: Distribution,
-    sources: Iterable[Source],
+    sources: Iterable[AptSource],
     override: str | None = None,
     architecture: Architecture = "x86_64",
 ) -> str:
@@ -124,10 +124,10 @@ def choose_mirror(
 
 def choose_archives(
     distribution: Distribution,
-    sources: Iterable[Source],
+    sources: Iterable[AptSource],
     override: str | None = None,
     architecture: Architecture = "x86_64",
-) -> tuple[Source, ...]:
+) -> tuple[AptSource, ...]:
     """What to install from: the archive with its updates, and its security archive where the machine uses such a one.
 
     Raises: NotFound as `choose_mirror`.
@@ -135,7 +135,7 @@ def choose_archives(
     sources = tuple(sources)
     uri = choose_mirror(distribution, sources, override, architecture)
     suites = (distribution.suite, *distribution.update_suites)
-    archives = tuple(Source(uri, suite, distribution.components) for suite in suites)
+    archives = tuple(AptSource(uri, suite, distribution.components) for suite in suites)
     security_suite = f"{distribution.suite}-security"
     if override or security_suite in suites:
         return archives
@@ -148,21 +148,21 @@ def choose_archives(
     security = _best(distribution, found, architecture)
     if security is None:
         return archives
-    return (*archives, Source(security.uri.rstrip("/"), security_suite, distribution.components))
+    return (*archives, AptSource(security.uri.rstrip("/"), security_suite, distribution.components))
 
 
-def _best(distribution: Distribution, sources: Iterable[Source], architecture: Architecture) -> Source | None:
+def _best(distribution: Distribution, sources: Iterable[AptSource], architecture: Architecture) -> AptSource | None:
     """The first that is for the release and the architecture; an archive of Debian has others, too."""
     wanted = _ARCHITECTURES[architecture]
 
-    def is_for_it(source: Source) -> bool:
+    def is_for_it(source: AptSource) -> bool:
         return not source.architectures or wanted in source.architectures
 
     if distribution.name == "ubuntu":
         other = _UBUNTU_PORTS if wanted == "amd64" else _UBUNTU_MAIN
         sources = [source for source in sources if is_for_it(source) and not other.search(source.uri)]
 
-    def order(source: Source) -> tuple[bool, bool]:
+    def order(source: AptSource) -> tuple[bool, bool]:
         return source.suite.partition("-")[0] != distribution.suite, not is_for_it(source)
 
     return min(sources, key=order, default=None)

@@ -21,7 +21,7 @@ _SUFFIXES = (".ko", ".ko.xz", ".ko.zst", ".ko.gz")
 
 
 @dataclass(frozen=True)
-class Module:
+class UnpackedModule:
     """One module, unpacked. `path` is below /usr/lib/modules/<release>, with the suffix .ko."""
 
     name: str
@@ -56,13 +56,13 @@ def select(names: Iterable[str], patterns: Iterable[str]) -> list[str]:
 
 
 def close_over(
-    wanted: Iterable[str], load: Callable[[str], Module], available: Mapping[str, object]
-) -> dict[str, Module]:
+    wanted: Iterable[str], load: Callable[[str], UnpackedModule], available: Mapping[str, object]
+) -> dict[str, UnpackedModule]:
     """The wanted modules and all that they depend on, each loaded once.
 
     Raises: NeedsHuman if a module depends on one that the kernel's package does not have.
     """
-    closed: dict[str, Module] = {}
+    closed: dict[str, UnpackedModule] = {}
     queue = deque(wanted)
     while queue:
         name = queue.popleft()
@@ -89,7 +89,7 @@ class KernelModules:
             if file.name.endswith(_SUFFIXES)
         }
 
-    def load(self, name: str) -> Module:
+    def load(self, name: str) -> UnpackedModule:
         """Read and unpack one module."""
         packed = self.paths[name]
         content = _unpack(self.folder / packed)
@@ -100,7 +100,7 @@ class KernelModules:
             depends += [name for word in entry.split() for name in self._named_by(word.replace("-", "_"))]
         path = packed.with_name(packed.name.split(".ko", 1)[0] + ".ko")
         needed = tuple(dict.fromkeys(word.replace("-", "_") for word in depends))
-        return Module(name, path, content, needed, tuple(info.get("alias", [])))
+        return UnpackedModule(name, path, content, needed, tuple(info.get("alias", [])))
 
     def _named_by(self, word: str) -> list[str]:
         """Modules that a soft dependency means: by name, or an algorithm (`crc32c`) in its generic form.
@@ -111,12 +111,12 @@ class KernelModules:
         algorithm = word.removeprefix("crypto_")
         return [name for name in (word, f"{algorithm}_generic") if name in self.paths]
 
-    def choose(self, patterns: Iterable[str]) -> dict[str, Module]:
+    def choose(self, patterns: Iterable[str]) -> dict[str, UnpackedModule]:
         """The modules that match, with what they depend on."""
         return close_over(select(self.paths, patterns), self.load, self.paths)
 
 
-def render_dependencies(modules: Mapping[str, Module]) -> str:
+def render_dependencies(modules: Mapping[str, UnpackedModule]) -> str:
     """`modules.dep` of exactly these modules: each with all that must be loaded before it, nearest last."""
     lines = []
     for module in modules.values():
@@ -126,7 +126,7 @@ def render_dependencies(modules: Mapping[str, Module]) -> str:
     return "\n".join(lines) + "\n"
 
 
-def _visit(name: str, modules: Mapping[str, Module], order: list[str], seen: set[str]) -> None:
+def _visit(name: str, modules: Mapping[str, UnpackedModule], order: list[str], seen: set[str]) -> None:
     if name in seen:
         return
     seen.add(name)
@@ -135,7 +135,7 @@ def _visit(name: str, modules: Mapping[str, Module], order: list[str], seen: set
     order.append(name)
 
 
-def render_aliases(modules: Mapping[str, Module]) -> str:
+def render_aliases(modules: Mapping[str, UnpackedModule]) -> str:
     """`modules.alias` of these modules."""
     return "".join(f"alias {alias} {module.name}\n" for module in modules.values() for alias in module.aliases)
 

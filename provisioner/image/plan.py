@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from provisioner.api.server import Architecture
-from provisioner.image.mirror import Source
+from provisioner.image.mirror import AptSource
 from provisioner.image.recipe import Distribution, Recipe
 
 KEYRINGS = Path("/usr/share/keyrings")
@@ -22,7 +22,7 @@ class Choices:
 
     architecture: Architecture
     distribution: Distribution
-    archives: tuple[Source, ...]
+    archives: tuple[AptSource, ...]
 
 
 def bootstrap_command(recipe: Recipe, choices: Choices, target: Path) -> list[str]:

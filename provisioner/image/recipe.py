@@ -17,8 +17,8 @@ from provisioner.image.driver.recipe import DriverRecipe as DriverRecipe
 from provisioner.image.driver.recipe import parse_driver
 from provisioner.image.gates.recipe import GateRules as GateRules
 from provisioner.image.gates.recipe import parse_gates
-from provisioner.image.tables import Group as Group
-from provisioner.image.tables import Table, names_of
+from provisioner.image.tables import RecipeGroup as Group
+from provisioner.image.tables import TomlTable, names_of
 from provisioner.image.tables import read_data as read_data
 
 
@@ -188,7 +188,7 @@ def read_recipe(folder: Path) -> Recipe:
 
 def parse_recipe(folders: tuple[Path, ...], data: Mapping[str, Any]) -> Recipe:
     """A recipe from its parsed TOML. Raises: NeedsHuman naming a key that is missing, unknown or of another type."""
-    top = Table(data, str(folders[-1] / "recipe.toml"))
+    top = TomlTable(data, str(folders[-1] / "recipe.toml"))
     stage1, squashfs, distributions = top.table("stage1"), top.table("squashfs"), top.table("distribution")
     recipe = Recipe(
         folders=folders,
@@ -210,7 +210,7 @@ def parse_recipe(folders: tuple[Path, ...], data: Mapping[str, Any]) -> Recipe:
     return recipe
 
 
-def _root(table: Table) -> RootRecipe:
+def _root(table: TomlTable) -> RootRecipe:
     return RootRecipe(
         install=table.groups("install", "purpose", "packages"),
         drop=table.groups("drop", "reason", "paths"),
@@ -226,7 +226,7 @@ def _root(table: Table) -> RootRecipe:
     )
 
 
-def _distribution(name: str, table: Table) -> Distribution:
+def _distribution(name: str, table: TomlTable) -> Distribution:
     distribution = Distribution(
         name=name,
         identifier=table.text("identifier"),

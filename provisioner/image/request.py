@@ -17,7 +17,7 @@ Report = Callable[[str, str, float], None]
 
 
 @dataclass(frozen=True, kw_only=True)
-class Request:
+class BuildRequest:
     """One build.
 
     `key`: what signs the image; its public half alone where that is done elsewhere (docs/publishing.md): the image has

@@ -15,7 +15,7 @@ from provisioner.image.containerd.archive import PinnedArchive, read_archive
 from provisioner.image.containerd.pause import PauseImage, pause_image
 from provisioner.image.containerd.state import write_state
 from provisioner.image.finished.sign import PublicKeys
-from provisioner.image.foreign import Foreign
+from provisioner.image.foreign import ForeignPrograms
 from provisioner.image.recipe import Recipe
 
 PYTHON = Path("usr/lib/python3/dist-packages")
@@ -75,7 +75,7 @@ def assemble_site(recipe: Recipe, lower: Path, ingredients: Ingredients, keys: P
             (tree / world_writable).chmod(0o1777)
 
 
-def compile_agents(recipe: Recipe, merged: Path, tree: Path, foreign: Foreign) -> None:
+def compile_agents(recipe: Recipe, merged: Path, tree: Path, foreign: ForeignPrograms) -> None:
     """Compile the agents in `merged`, which has the site's layer in it already, and copy the byte-code into `tree`."""
     environment = clean_environment(recipe.source_date_epoch)
     package = PYTHON / "provisioner"

@@ -12,13 +12,13 @@ from provisioner.image.base import Base
 from provisioner.image.command import run
 from provisioner.image.elf import read_linkage
 from provisioner.image.finished.sign import PublicKey
-from provisioner.image.foreign import Foreign
+from provisioner.image.foreign import ForeignPrograms
 from provisioner.image.recipe import Recipe
 
 _LEVEL = "-12"  # 19 takes four times as long for 10 %
 
 
-def pack_stage1(recipe: Recipe, base: Base, key: PublicKey, foreign: Foreign) -> bytes:
+def pack_stage1(recipe: Recipe, base: Base, key: PublicKey, foreign: ForeignPrograms) -> bytes:
     """The initramfs, compressed with zstd."""
     entries = [
         *(cpio.folder(name) for name in ("dev", "proc", "sys", "run", "ram", "sysroot", "tmp")),
@@ -33,7 +33,7 @@ def pack_stage1(recipe: Recipe, base: Base, key: PublicKey, foreign: Foreign) ->
     return done.stdout
 
 
-def _programs(base: Base, foreign: Foreign) -> list[cpio.Entry]:
+def _programs(base: Base, foreign: ForeignPrograms) -> list[cpio.CpioEntry]:
     packages, root = base.stage1_packages, base.root
     busybox = packages / "usr/bin/busybox"
     listed = run(foreign.command([str(busybox), "--list"]), hint="build on a machine of the image's architecture")
@@ -69,7 +69,7 @@ def _libraries(program: Path, trees: list[Path]) -> dict[str, Path]:
     return found
 
 
-def scripts(trees: tuple[Path, ...]) -> list[cpio.Entry]:
+def scripts(trees: tuple[Path, ...]) -> list[cpio.CpioEntry]:
     """The files of the trees; of one name, that of the last tree."""
     files = {file.relative_to(tree): file for tree in trees for file in tree.rglob("*") if file.is_file()}
     return [
@@ -78,7 +78,7 @@ def scripts(trees: tuple[Path, ...]) -> list[cpio.Entry]:
     ]
 
 
-def _modules(base: Base) -> list[cpio.Entry]:
+def _modules(base: Base) -> list[cpio.CpioEntry]:
     folder = Path("lib/modules") / base.versions["kernel"]
     return [
         cpio.file(str(folder / file.relative_to(base.stage1_modules)), file.read_bytes())

@@ -13,14 +13,14 @@ from provisioner.api.errors import NeedsHuman, NotFound
 
 
 @dataclass(frozen=True)
-class Group:
+class RecipeGroup:
     """Things that a recipe names together, and why they are there (or are taken out): never empty words."""
 
     why: str
     names: tuple[str, ...]
 
 
-def names_of(groups: tuple[Group, ...]) -> tuple[str, ...]:
+def names_of(groups: tuple[RecipeGroup, ...]) -> tuple[str, ...]:
     """All names of the groups, in their order."""
     return tuple(name for group in groups for name in group.names)
 
@@ -72,14 +72,14 @@ def _merged(extended: Mapping[str, Any], own: Mapping[str, Any]) -> dict[str, An
     return merged
 
 
-class Table:
+class TomlTable:
     """One TOML table: typed reads, and the names of what nobody read (a misspelt key would do nothing in silence)."""
 
     def __init__(self, data: Mapping[str, Any], path: str) -> None:
         self.data = data
         self.path = path
         self._read: set[str] = set()
-        self._inner: list[Table] = []
+        self._inner: list[TomlTable] = []
 
     def _take(self, key: str, type_: type, words: str) -> Any:
         self._read.add(key)
@@ -103,12 +103,12 @@ class Table:
             raise NeedsHuman(f"{self.path}: {key} is {values!r}", hint="make it a list of strings")
         return tuple(values)
 
-    def table(self, key: str) -> Table:
-        inner = Table(self._take(key, dict, "a table"), f"{self.path}: {key}")
+    def table(self, key: str) -> TomlTable:
+        inner = TomlTable(self._take(key, dict, "a table"), f"{self.path}: {key}")
         self._inner.append(inner)
         return inner
 
-    def tables(self, key: str) -> tuple[Table, ...]:
+    def tables(self, key: str) -> tuple[TomlTable, ...]:
         """The tables `[[key]]`; none if there is no such key."""
         if key not in self.data:
             return ()
@@ -117,13 +117,13 @@ class Table:
             raise NeedsHuman(
                 f"{self.path}: {key} is {values!r}", hint=f"make it a list of tables, each under [[…{key}]]"
             )
-        inner = tuple(Table(value, f"{self.path}: {key}[{number}]") for number, value in enumerate(values))
+        inner = tuple(TomlTable(value, f"{self.path}: {key}[{number}]") for number, value in enumerate(values))
         self._inner.extend(inner)
         return inner
 
-    def groups(self, key: str, why: str, names: str) -> tuple[Group, ...]:
+    def groups(self, key: str, why: str, names: str) -> tuple[RecipeGroup, ...]:
         """The tables `[[key]]`, each with the words `why` and the list `names`."""
-        return tuple(Group(table.reason(why), table.texts(names)) for table in self.tables(key))
+        return tuple(RecipeGroup(table.reason(why), table.texts(names)) for table in self.tables(key))
 
     def reason(self, key: str) -> str:
         """Words for a person. Raises: NeedsHuman if they are empty, as what nobody can give a reason for has none."""

@@ -12,12 +12,12 @@ from provisioner.api.discovery import is_discovered
 from provisioner.api.errors import Refused
 from provisioner.api.values import normal_system_uuid
 from provisioner.inventory.addresses.subnets import choose_subnet
-from provisioner.inventory.register import Change
+from provisioner.inventory.register import FieldChange
 from provisioner.rules.assigned_image import released_image_name
 
 
 @dataclass(frozen=True)
-class Wish:
+class AcceptOptions:
     """What the command line asks for beside acceptance itself; None leaves a field as it is."""
 
     pool: str | None = None
@@ -34,7 +34,7 @@ class Acceptance:
     server: str
     name: str
     """The server's name afterwards: another one if it is renamed."""
-    changes: tuple[Change, ...]
+    changes: tuple[FieldChange, ...]
     spec: Mapping[str, Any]
     """The fields that change, for a merge patch; the whole spec if the server is renamed."""
     next_step: str
@@ -45,7 +45,12 @@ class Acceptance:
 
 
 def decide_acceptance(
-    server: Server, wish: Wish, *, racks: Collection[Rack], pools: Collection[NodePool], servers: Iterable[Server]
+    server: Server,
+    wish: AcceptOptions,
+    *,
+    racks: Collection[Rack],
+    pools: Collection[NodePool],
+    servers: Iterable[Server],
 ) -> Acceptance:
     """What to change so that `server` may boot. Raises: Refused with the remedy if it cannot."""
     rack = _named("Rack", wish.rack or server.spec.rack_ref, racks)
@@ -71,7 +76,7 @@ def decide_acceptance(
         "acceptance": "Accepted",
     }
     before = to_json(server.spec)
-    changes = [Change(key, before.get(key), value) for key, value in wanted.items() if before.get(key) != value]
+    changes = [FieldChange(key, before.get(key), value) for key, value in wanted.items() if before.get(key) != value]
     name = wish.name or server.name
     if name != server.name:
         if not is_discovered(server):
@@ -80,7 +85,7 @@ def decide_acceptance(
                 hint="leave --name out",
             )
         spec = {key: value for key, value in {**before, **wanted}.items() if value is not None}
-        changes.insert(0, Change("metadata.name", server.name, name))
+        changes.insert(0, FieldChange("metadata.name", server.name, name))
     else:
         spec = {change.field: change.after for change in changes}
     return Acceptance(server.name, name, tuple(changes), spec, _next_step(server, name, pool))

@@ -25,9 +25,9 @@ from provisioner.cluster.source import Caches, Lookup, Object, Source, condition
 from provisioner.inventory.addresses.allocate import Holders
 from provisioner.inventory.addresses.claims import AddressClaimer, ClaimBook, address_of, claims_of
 from provisioner.inventory.addresses.subnets import FreeAddresses
-from provisioner.inventory.counts import Counts, network_keys, overlapping_racks, rack_status
+from provisioner.inventory.counts import RackCounts, network_keys, overlapping_racks, rack_status
 from provisioner.inventory.duplicates import Claim, system_uuid_claim
-from provisioner.inventory.judge import Judgement, Surroundings, judge, unclaimed
+from provisioner.inventory.judge import Judgement, ServerContext, judge, unclaimed
 from provisioner.inventory.rivals import ClaimIndex, exclusive_claims, find_rivals
 from provisioner.inventory.unknown import UnknownMachines
 from provisioner.rules.ownership import owned_by
@@ -126,7 +126,7 @@ class ServerReconciler(StatusReconciler[Said]):
         server = decode_shared(Server, body)
         rack = self._informers.racks.get(server.spec.rack_ref) if server.spec.rack_ref else None
         claimants = self._index.claimants(exclusive_claims(body))
-        surroundings = Surroundings(
+        surroundings = ServerContext(
             rack=decode_shared(Rack, rack) if rack is not None else None,
             rivals=find_rivals(body, claimants, self._informers.servers.get),
             claimed_by=self._claimed_by(server),
@@ -167,7 +167,7 @@ class RackReconciler(StatusReconciler[Said]):
         self,
         cluster: Cluster,
         informers: InventoryInformers,
-        counts: Counts,
+        counts: RackCounts,
         events: Events,
         *,
         clock: Callable[[], datetime],
@@ -190,7 +190,7 @@ def build_inventory_controllers(
     monotonic: Callable[[], float] = time.monotonic,
 ) -> list[Controller]:
     """The controllers of servers and racks, following their caches. Build them anew for each leadership."""
-    index, counts = ClaimIndex(exclusive_claims), Counts()
+    index, counts = ClaimIndex(exclusive_claims), RackCounts()
     servers = ServerReconciler(cluster, informers, index, recorder, clock=clock, monotonic=monotonic)
     racks = RackReconciler(cluster, informers, counts, recorder, clock=clock)
     rack_controller = Controller("inventory-racks", racks.reconcile)
@@ -207,7 +207,7 @@ def _follow(
     informers: InventoryInformers,
     reconciler: ServerReconciler,
     index: ClaimIndex,
-    counts: Counts,
+    counts: RackCounts,
     recount: Callable[[str], None],
     racks_by_network: Lookup,
 ) -> None:

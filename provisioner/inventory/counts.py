@@ -27,7 +27,7 @@ Tally = Mapping[str, int]
 """How many servers a rack has of each sort: all, ready, pending."""
 
 
-class Counts:
+class RackCounts:
     """Tallies of all racks. Usable from several threads."""
 
     def __init__(self) -> None:

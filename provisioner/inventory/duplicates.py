@@ -14,7 +14,7 @@ from provisioner.api import Server
 from provisioner.api.discovery import NAME_PREFIX
 from provisioner.api.values import is_placeholder_serial, is_placeholder_uuid, normal_system_uuid
 from provisioner.inventory.lists.bmc_address import bracketed
-from provisioner.inventory.lists.entries import CHASSIS_ANNOTATION, Entry, Mistake, Origin
+from provisioner.inventory.lists.entries import CHASSIS_ANNOTATION, ListEntry, Mistake, Origin
 
 Object = Mapping[str, Any]
 
@@ -136,7 +136,7 @@ class Duplicates(NamedTuple):
     notes: tuple[str, ...]
 
 
-def find_duplicates(entries: Iterable[Entry], existing: Iterable[Object]) -> Duplicates:
+def find_duplicates(entries: Iterable[ListEntry], existing: Iterable[Object]) -> Duplicates:
     """Every claim that two machines make: two rows of the file, or a row and an object in the cluster; both are named.
 
     An object in the cluster that the file names too counts as it will be. Machines discovered at `existing` that nobody
@@ -218,7 +218,7 @@ def _remedy(claim: Claim, others: list[_Holder]) -> str:
     return f"{remedy}; {of_nodes}" if of_nodes and not claim.part else remedy
 
 
-def _remedy_of_name(entry: Entry) -> str:
+def _remedy_of_name(entry: ListEntry) -> str:
     """A row without a name is named after its place, or else its serial number."""
     for field, words in (("position", "position"), ("serialNumber", "serial number")):
         if str(entry.spec.get(field)).lower() == entry.name.removeprefix(f"{entry.spec.get('rackRef')}-"):

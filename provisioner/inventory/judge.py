@@ -18,7 +18,7 @@ LOOK_AGAIN_SECONDS: Final = 15.0
 
 
 @dataclass(frozen=True)
-class Surroundings:
+class ServerContext:
     """What is known beside the server itself."""
 
     rack: Rack | None
@@ -63,7 +63,7 @@ def unclaimed(server: Server, judgement: Judgement, why: str, now: datetime) -> 
     )
 
 
-def judge(server: Server, surroundings: Surroundings, now: datetime) -> Judgement:
+def judge(server: Server, surroundings: ServerContext, now: datetime) -> Judgement:
     """What to write about `server`."""
 
     discovered = condition_of(server, "Discovered", True, *_origin(server, surroundings.claimed_by), now)
@@ -115,7 +115,7 @@ def _origin(server: Server, claimed_by: Mapping[str, str]) -> tuple[str, str]:
     return "UnknownMachine", message
 
 
-def _refusal(server: Server, surroundings: Surroundings) -> tuple[str, str] | None:
+def _refusal(server: Server, surroundings: ServerContext) -> tuple[str, str] | None:
     """Reason and message if the server may not boot at all; None if it gets an address."""
     spec = server.spec
     if spec.acceptance == "Rejected":

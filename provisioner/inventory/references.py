@@ -9,10 +9,10 @@ from provisioner.api import Rack
 from provisioner.api.codec import decode
 from provisioner.api.errors import Refused
 from provisioner.inventory.addresses.subnets import choose_subnet, why_unusable
-from provisioner.inventory.lists.entries import Entry, Mistake
+from provisioner.inventory.lists.entries import ListEntry, Mistake
 
 
-def known_racks(entries: Iterable[Entry], existing: Iterable[Rack]) -> dict[str, Rack]:
+def known_racks(entries: Iterable[ListEntry], existing: Iterable[Rack]) -> dict[str, Rack]:
     """Racks by name as they will be: those in the cluster, and those of the file in their place."""
     racks = {rack.name: rack for rack in existing}
     for entry in entries:
@@ -24,7 +24,9 @@ def known_racks(entries: Iterable[Entry], existing: Iterable[Rack]) -> dict[str,
     return racks
 
 
-def find_dangling(entries: Sequence[Entry], racks: Mapping[str, Rack], servers: Collection[str]) -> tuple[Mistake, ...]:
+def find_dangling(
+    entries: Sequence[ListEntry], racks: Mapping[str, Rack], servers: Collection[str]
+) -> tuple[Mistake, ...]:
     """Servers whose rack, subnet, address or host cannot be. `servers`: names of those in the cluster."""
     mistakes = []
     named = {entry.name for entry in entries if entry.kind == "Server"}
@@ -40,7 +42,7 @@ def find_dangling(entries: Sequence[Entry], racks: Mapping[str, Rack], servers: 
     return tuple(mistakes)
 
 
-def _dangling(entry: Entry, racks: Mapping[str, Rack]) -> Mistake | None:
+def _dangling(entry: ListEntry, racks: Mapping[str, Rack]) -> Mistake | None:
     name = entry.spec.get("rackRef")
     if name is None:
         return None  # a rule of the CRD, if the server is accepted

@@ -15,7 +15,7 @@ from typing import Any, Final, Literal
 from provisioner.api import Server
 from provisioner.api.server import Acceptance
 from provisioner.inventory.duplicates import claims_of, is_waiting_stranger
-from provisioner.inventory.lists.entries import Entry, Origin
+from provisioner.inventory.lists.entries import ListEntry, Origin
 
 MANAGER: Final = "provisioner-register"
 
@@ -24,7 +24,7 @@ Object = Mapping[str, Any]
 
 
 @dataclass(frozen=True)
-class Change:
+class FieldChange:
     """One field; None where it is absent."""
 
     field: str
@@ -33,13 +33,13 @@ class Change:
 
 
 @dataclass(frozen=True)
-class Step:
+class RegistrationStep:
     """What is done to one object, and why where that is not obvious."""
 
     action: Action
     kind: str
     name: str
-    changes: tuple[Change, ...] = ()
+    changes: tuple[FieldChange, ...] = ()
     body: Object | None = field(default=None, repr=False)  # a Secret's body holds a password
     origin: Origin | None = None
     reason: str | None = None
@@ -50,7 +50,7 @@ class Step:
     """Kind and name of what must have been written before this is."""
 
 
-def settle_acceptance(entry: Entry, before: Object | None, wanted: Acceptance | None) -> Entry:
+def settle_acceptance(entry: ListEntry, before: Object | None, wanted: Acceptance | None) -> ListEntry:
     """The entry with its acceptance: as the command says, else the file, else as it is; a new server is Accepted.
 
     It is always in the body: an apply that left it out would take back an acceptance that an earlier one gave.
@@ -67,7 +67,7 @@ def credentials_name(server: str) -> str:
     return f"{server}-bmc"
 
 
-def name_credentials(entry: Entry) -> Entry:
+def name_credentials(entry: ListEntry) -> ListEntry:
     """The entry, its BMC pointing at the Secret that is written from the file's password column."""
     if entry.credentials is None or not entry.spec.get("bmc"):
         return entry
@@ -119,7 +119,7 @@ def _item_is_owned(part: str, wanted: list[Any], now: list[Any], owned: Mapping[
     return kind == "k" and None not in found and _is_owned(found[0], found[1], owned)
 
 
-def compare(step: Step, after: Object) -> Step:
+def compare(step: RegistrationStep, after: Object) -> RegistrationStep:
     """The step with what its apply changed: `after` is what the API server answered, to the apply or its dry run."""
     before = step.before
     changes = _differences(before["spec"] if before else {}, after["spec"], "")
@@ -129,9 +129,9 @@ def compare(step: Step, after: Object) -> Step:
     return replace(step, action=action, changes=tuple(changes))
 
 
-def supersede(entries: Iterable[Entry], existing: Iterable[Object]) -> tuple[Step, ...]:
+def supersede(entries: Iterable[ListEntry], existing: Iterable[Object]) -> tuple[RegistrationStep, ...]:
     """Discovered machines whose MAC address the file registers under a name: their objects go."""
-    registered: dict[str, Entry] = {}
+    registered: dict[str, ListEntry] = {}
     for entry in entries:
         for claim in claims_of(entry.spec):
             if claim.what == "MAC address":
@@ -144,7 +144,7 @@ def supersede(entries: Iterable[Entry], existing: Iterable[Object]) -> tuple[Ste
             uid = body["metadata"].get("uid")
             needs = (named.kind, named.name)
             name = body["metadata"]["name"]
-            steps.append(Step("delete", Server.KIND.kind, name, reason=reason, uid=uid, needs=needs))
+            steps.append(RegistrationStep("delete", Server.KIND.kind, name, reason=reason, uid=uid, needs=needs))
     return tuple(steps)
 
 
@@ -152,13 +152,13 @@ def _metadata(body: Object | None, part: str) -> Object:
     return (body["metadata"].get(part) or {}) if body else {}
 
 
-def _differences(before: Any, after: Any, path: str) -> list[Change]:
+def _differences(before: Any, after: Any, path: str) -> list[FieldChange]:
     """Changes from one JSON value to the other, down to the fields; lists of named things by name."""
     if before == after:
         return []
     before_fields, after_fields = _fields(before), _fields(after)
     if before_fields is None or after_fields is None:
-        return [Change(path, before, after)]
+        return [FieldChange(path, before, after)]
     changes = []
     for key in [*after_fields, *(key for key in before_fields if key not in after_fields)]:
         joined = key if not path else f"{path}{key}" if key.startswith("[") else f"{path}.{key}"

@@ -19,13 +19,13 @@ from provisioner.api.server import Acceptance
 from provisioner.cluster.client import Cluster
 from provisioner.cluster.resources import BMC_SECRETS, SECRETS, of
 from provisioner.inventory.duplicates import find_duplicates
-from provisioner.inventory.lists.entries import BadPackingList, Credentials, Entry, Mistake, Origin, PackingList
+from provisioner.inventory.lists.entries import BadPackingList, BmcCredentials, ListEntry, Mistake, Origin, PackingList
 from provisioner.inventory.references import find_dangling, known_racks
 from provisioner.inventory.register import (
     MANAGER,
     Action,
-    Change,
-    Step,
+    FieldChange,
+    RegistrationStep,
     compare,
     credentials_name,
     is_settled,
@@ -48,10 +48,10 @@ comes first."""
 
 
 @dataclass(frozen=True)
-class Plan:
+class RegistrationPlan:
     """What registration does, in the order in which it is shown. An update may turn out to change nothing."""
 
-    steps: tuple[Step, ...]
+    steps: tuple[RegistrationStep, ...]
     notes: tuple[str, ...] = ()
 
     def count(self, action: str) -> int:
@@ -59,20 +59,20 @@ class Plan:
 
 
 @dataclass(frozen=True)
-class Failure:
+class StepFailure:
     """A step that the API server did not take."""
 
-    step: Step
+    step: RegistrationStep
     error: ProvisionerError
 
 
 @dataclass(frozen=True)
-class Outcome:
+class RegistrationOutcome:
     """What came of a plan: its steps with what they changed, those that failed, and those that were not tried."""
 
-    steps: tuple[Step, ...]
-    failures: tuple[Failure, ...]
-    untried: tuple[Step, ...]
+    steps: tuple[RegistrationStep, ...]
+    failures: tuple[StepFailure, ...]
+    untried: tuple[RegistrationStep, ...]
     interrupted: bool = False
 
     def count(self, action: str) -> int:
@@ -85,7 +85,9 @@ class Outcome:
         )
 
 
-def plan_registration(cluster: Cluster, packing_list: PackingList, *, acceptance: Acceptance | None = None) -> Plan:
+def plan_registration(
+    cluster: Cluster, packing_list: PackingList, *, acceptance: Acceptance | None = None
+) -> RegistrationPlan:
     """What registering the list would change. Writes nothing.
 
     Costs a LIST of each kind, whatever the list's length. What the API server's own rules say is asked for the first
@@ -105,7 +107,7 @@ def plan_registration(cluster: Cluster, packing_list: PackingList, *, acceptance
     mistakes = [*duplicates.mistakes, *find_dangling(entries, known_racks(entries, racks), servers)]
     secrets = patience.call(lambda: _read_secrets(cluster, entries))
     written = {(entry.kind, entry.name) for entry in entries if entry.kind == Rack.KIND.kind}
-    steps: list[Step] = []
+    steps: list[RegistrationStep] = []
     rehearsed: set[str] = set()
     for entry in entries:
         step = _step(entry, now.get((entry.kind, entry.name)), written)
@@ -123,17 +125,17 @@ def plan_registration(cluster: Cluster, packing_list: PackingList, *, acceptance
     if mistakes:
         raise BadPackingList(tuple(mistakes), (*packing_list.notes, *duplicates.notes))
     notes = (*packing_list.notes, *duplicates.notes, *_missing_pools(cluster, entries))
-    return Plan((*steps, *supersede(entries, existing)), notes)
+    return RegistrationPlan((*steps, *supersede(entries, existing)), notes)
 
 
 def carry_out(
     cluster: Cluster,
-    plan: Plan,
+    plan: RegistrationPlan,
     *,
     dry_run: bool = False,
     advance: Callable[[], None] = lambda: None,
     connections: int = CONNECTIONS,
-) -> Outcome:
+) -> RegistrationOutcome:
     """Do it, or have the API server rehearse it (`dry_run`); `advance` is called after each step that is not unchanged.
 
     What fails is collected and the rest goes on. Safe to repeat, and to end at any moment: what was written is
@@ -141,7 +143,7 @@ def carry_out(
     rest is not tried either.
     """
     patience = _Patience()
-    results: dict[int, Step | Failure] = {
+    results: dict[int, RegistrationStep | StepFailure] = {
         number: step for number, step in enumerate(plan.steps) if step.action == "unchanged"
     }
     lost: set[tuple[str, str]] = set()
@@ -156,7 +158,7 @@ def carry_out(
                 raise NeedsHuman(f"not tried, as {kind} {name} was not written", hint="correct that one")
             results[number] = patience.call(lambda: _do(cluster, step, dry_run=dry_run))
         except ProvisionerError as error:
-            results[number] = Failure(step, error)
+            results[number] = StepFailure(step, error)
         advance()
 
     interrupted = False
@@ -171,10 +173,10 @@ def carry_out(
             except KeyboardInterrupt:
                 interrupted = True
                 patience.end()
-        lost |= {(r.step.kind, r.step.name) for r in results.values() if isinstance(r, Failure)}
-    return Outcome(
-        steps=tuple(step for _, step in sorted(results.items()) if isinstance(step, Step)),
-        failures=tuple(failure for _, failure in sorted(results.items()) if isinstance(failure, Failure)),
+        lost |= {(r.step.kind, r.step.name) for r in results.values() if isinstance(r, StepFailure)}
+    return RegistrationOutcome(
+        steps=tuple(step for _, step in sorted(results.items()) if isinstance(step, RegistrationStep)),
+        failures=tuple(failure for _, failure in sorted(results.items()) if isinstance(failure, StepFailure)),
         untried=tuple(step for number, step in enumerate(plan.steps) if number not in results),
         interrupted=interrupted,
     )
@@ -215,11 +217,11 @@ class _Patience:
                 return answer
 
 
-def _step(entry: Entry, before: dict[str, Any] | None, racks: set[tuple[str, str]]) -> Step:
+def _step(entry: ListEntry, before: dict[str, Any] | None, racks: set[tuple[str, str]]) -> RegistrationStep:
     body = entry.body()
     action: Action = "create" if before is None else "unchanged" if is_settled(body, before) else "update"
     rack = (Rack.KIND.kind, str(entry.spec.get("rackRef")))
-    return Step(
+    return RegistrationStep(
         action,
         entry.kind,
         entry.name,
@@ -230,7 +232,7 @@ def _step(entry: Entry, before: dict[str, Any] | None, racks: set[tuple[str, str
     )
 
 
-def _do(cluster: Cluster, step: Step, *, dry_run: bool) -> Step:
+def _do(cluster: Cluster, step: RegistrationStep, *, dry_run: bool) -> RegistrationStep:
     if step.kind == SECRETS.kind:
         # A rehearsal would be refused where the namespace is still to be made; what changes is known.
         if not dry_run:
@@ -243,7 +245,7 @@ def _do(cluster: Cluster, step: Step, *, dry_run: bool) -> Step:
     return compare(step, _apply(cluster, step, dry_run=dry_run))
 
 
-def _apply(cluster: Cluster, step: Step, *, dry_run: bool) -> dict[str, Any]:
+def _apply(cluster: Cluster, step: RegistrationStep, *, dry_run: bool) -> dict[str, Any]:
     assert step.body is not None  # noqa: S101 - only a delete has none
     return cluster.apply(step.body, manager=MANAGER, dry_run=dry_run)
 
@@ -258,25 +260,25 @@ def _read(cluster: Cluster) -> list[dict[str, Any]]:
         ) from missing
 
 
-def _refused(step: Step, refused: Refused) -> Mistake:
+def _refused(step: RegistrationStep, refused: Refused) -> Mistake:
     message = Exception.__str__(refused)
     return Mistake(step.origin or Origin(""), message, "an object that the API server accepts", refused.hint)
 
 
-def _would_change(entry: Entry, step: Step) -> Mistake:
+def _would_change(entry: ListEntry, step: RegistrationStep) -> Mistake:
     fields = ", ".join(change.field for change in step.changes)
     observed = f"{entry.kind} {entry.name} exists already, with other {fields}"
     remedy = f"leave --subnet out, or change it by kubectl edit {entry.kind.lower()} {entry.name} or a YAML list"
     return Mistake(entry.origin, observed, "a Rack that does not exist yet", remedy)
 
 
-def _missing_pools(cluster: Cluster, entries: Sequence[Entry]) -> Iterable[str]:
+def _missing_pools(cluster: Cluster, entries: Sequence[ListEntry]) -> Iterable[str]:
     wanted = {entry.spec["nodePoolRef"] for entry in entries if entry.spec.get("nodePoolRef")}
     missing = sorted(wanted - {body["metadata"]["name"] for body in cluster.list(of(NodePool)).items}) if wanted else []
     return [f"NodePool {name} does not exist: its servers wait until it does" for name in missing]
 
 
-def _read_secrets(cluster: Cluster, entries: Sequence[Entry]) -> Mapping[str, Any] | None:
+def _read_secrets(cluster: Cluster, entries: Sequence[ListEntry]) -> Mapping[str, Any] | None:
     """The data of the Secrets that are there, by name; None if they may be written and not read."""
     if not any(entry.credentials for entry in entries):
         return {}
@@ -287,14 +289,16 @@ def _read_secrets(cluster: Cluster, entries: Sequence[Entry]) -> Mapping[str, An
     return {body["metadata"]["name"]: body.get("data") or {} for body in secrets}
 
 
-def _credentials_step(entry: Entry, credentials: Credentials, existing: Mapping[str, Any] | None) -> Step:
+def _credentials_step(
+    entry: ListEntry, credentials: BmcCredentials, existing: Mapping[str, Any] | None
+) -> RegistrationStep:
     name = credentials_name(entry.name)
     wanted = {"username": credentials.username, "password": credentials.password.reveal()}
     data = {key: base64.b64encode(value.encode()).decode() for key, value in wanted.items()}
     metadata = {"name": name, "namespace": BMC_SECRETS, "labels": {"provisioner.dev/server": entry.name}}
     body = {"apiVersion": "v1", "kind": "Secret", "metadata": metadata, "data": data}
     if existing is not None and name not in existing:
-        return Step("create", "Secret", name, body=body, origin=entry.origin)
+        return RegistrationStep("create", "Secret", name, body=body, origin=entry.origin)
     before = existing[name] if existing else {}
-    changes = tuple(Change(f"data.{key}", "***", "***") for key in data if before.get(key) != data[key])
-    return Step("update" if changes else "unchanged", "Secret", name, changes, body, entry.origin)
+    changes = tuple(FieldChange(f"data.{key}", "***", "***") for key in data if before.get(key) != data[key])
+    return RegistrationStep("update" if changes else "unchanged", "Secret", name, changes, body, entry.origin)

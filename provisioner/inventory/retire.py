@@ -18,7 +18,7 @@ Body = Mapping[str, Any]
 
 
 @dataclass(frozen=True)
-class Contents:
+class RackContents:
     """A rack and what has to do with it. `others`: Servers of other racks. `nodes`: names of all Nodes. `attached`:
     VPCAttachments as arguments of kubectl, by server. `ready`: names of the Nodes whose kubelet was heard lately."""
 
@@ -40,7 +40,7 @@ class Deletion:
     server: str | None = None
 
 
-def obstacles(found: Contents) -> list[str]:
+def obstacles(found: RackContents) -> list[str]:
     """What keeps the rack from going, one line for each server and reason; each with its remedy."""
     lines = []
     for server in found.servers:
@@ -63,7 +63,7 @@ def obstacles(found: Contents) -> list[str]:
     return lines
 
 
-def deletions(found: Contents) -> list[Deletion]:
+def deletions(found: RackContents) -> list[Deletion]:
     """What goes, in its order. A Secret that a server elsewhere names stays."""
     named_elsewhere = {_secret_of(server) for server in found.others}
     steps: list[Deletion] = []
@@ -90,7 +90,7 @@ def claims_of(servers: Iterable[str], blocks: Iterable[AddressBlock]) -> list[st
     )
 
 
-def portable(found: Contents) -> list[dict[str, Any]]:
+def portable(found: RackContents) -> list[dict[str, Any]]:
     """The rack and its servers as another cluster takes them: what was wanted, nothing of what was observed.
 
     Addresses are pinned, so that each server keeps its own. Servers are Pending: they boot there once they are

@@ -14,7 +14,7 @@ from typing import Any, Final
 import structlog
 
 from provisioner.api import Server
-from provisioner.api.discovery import NAME_PREFIX, Place, Waiting, give_way, is_untouched, is_waiting, place_of
+from provisioner.api.discovery import NAME_PREFIX, RackPlace, Waiting, give_way, is_untouched, is_waiting, place_of
 from provisioner.api.errors import Conflict, Refused
 from provisioner.api.meta import parse_time
 from provisioner.cluster.client import Cluster
@@ -47,7 +47,7 @@ class UnknownMachines:
             return SETTLE_SECONDS
         bodies = {body["metadata"]["name"]: body for body in self._waiting.get(key)}
         untouched = [_waiting(body) for body in bodies.values() if is_untouched(body)]
-        gone, again = give_way(untouched, Counter[Place](place_of(body) for body in bodies.values()), self._clock())
+        gone, again = give_way(untouched, Counter[RackPlace](place_of(body) for body in bodies.values()), self._clock())
         for name in gone:
             metadata = bodies[name]["metadata"]
             try:

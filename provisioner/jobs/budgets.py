@@ -14,7 +14,7 @@ from provisioner.jobs.selectors import Selector, read_selector
 
 
 @dataclass(frozen=True)
-class Budget:
+class DisruptionBudget:
     """A PodDisruptionBudget as its controller saw it last. `current`: that was in its present form."""
 
     namespace: str
@@ -63,10 +63,10 @@ class Budget:
         )
 
 
-def read_budget(body: Mapping[str, Any]) -> Budget:
+def read_budget(body: Mapping[str, Any]) -> DisruptionBudget:
     """From an object of policy/v1."""
     metadata, spec, status = body["metadata"], body.get("spec") or {}, body.get("status") or {}
-    return Budget(
+    return DisruptionBudget(
         namespace=metadata["namespace"],
         name=metadata["name"],
         selector=read_selector(spec.get("selector")),
@@ -96,11 +96,11 @@ def trim_budget(body: dict[str, Any]) -> dict[str, Any]:
     }
 
 
-def budgets_of(pod: Pod, budgets: Iterable[Budget]) -> tuple[Budget, ...]:
+def budgets_of(pod: Pod, budgets: Iterable[DisruptionBudget]) -> tuple[DisruptionBudget, ...]:
     return tuple(budget for budget in budgets if budget.covers(pod))
 
 
-def too_small_for(pods: Iterable[Pod], budgets: Iterable[Budget]) -> tuple[Budget, ...]:
+def too_small_for(pods: Iterable[Pod], budgets: Iterable[DisruptionBudget]) -> tuple[DisruptionBudget, ...]:
     """Those that do not allow the eviction of all `pods` at once."""
     pods = tuple(pods)
     found = []

@@ -22,14 +22,14 @@ _POWERS: Final = {"n": -3, "u": -2, "m": -1, "k": 1, "K": 1, "M": 2, "G": 3, "T"
 
 
 @dataclass(frozen=True)
-class Requests:
+class PodRequests:
     """CPUs and GPUs that are set aside for pods, by name. `by_claim`: some have devices that are not among them."""
 
     quantities: Mapping[str, float] = field(default_factory=dict)
     by_claim: bool = False
 
 
-def free_share(allocatable: Mapping[str, Any], requests: Requests) -> float | None:
+def free_share(allocatable: Mapping[str, Any], requests: PodRequests) -> float | None:
     """Share of a Node that the pods on it leave free, from 0 to 1; None if that is not known.
 
     By its GPUs, whole, shared or sliced, the mean of all names that it has them under; without any by its CPUs, unless
@@ -46,7 +46,7 @@ def free_share(allocatable: Mapping[str, Any], requests: Requests) -> float | No
     return 1.0 - taken / len(capacity)
 
 
-def requests_on(pods: Iterable[Pod]) -> Requests:
+def requests_on(pods: Iterable[Pod]) -> PodRequests:
     """Of all pods of a node, but those that come with it, and those that are over."""
     quantities: Counter[str] = Counter()  # Counter[str]() gives each one a dict more
     by_claim = False
@@ -54,7 +54,7 @@ def requests_on(pods: Iterable[Pod]) -> Requests:
         if is_evictable(pod):
             quantities.update(requests_of(pod))
             by_claim = by_claim or bool(pod["spec"].get("resourceClaims"))
-    return Requests(quantities, by_claim)
+    return PodRequests(quantities, by_claim)
 
 
 def requests_of(pod: Pod) -> dict[str, float]:

@@ -12,7 +12,7 @@ from datetime import datetime
 
 from provisioner.api.meta import rfc3339
 from provisioner.api.wording import some
-from provisioner.jobs.budgets import Budget, budgets_of, too_small_for
+from provisioner.jobs.budgets import DisruptionBudget, budgets_of, too_small_for
 from provisioner.jobs.pod_jobs import PodJob
 from provisioner.jobs.pods import Pod, grace_end, is_evictable, is_overdue, is_terminating, key_of, node_of
 from provisioner.jobs.work import EvictionBlocked, JobKind
@@ -32,7 +32,7 @@ def plan_evictions(
     node: str,
     pods: Sequence[Pod],
     jobs: Iterable[PodJob],
-    budgets: Sequence[Budget],
+    budgets: Sequence[DisruptionBudget],
     *,
     spare: Collection[JobKind],
     force: bool,
@@ -53,7 +53,7 @@ def _plan_job(
     plan: EvictionPlan,
     node: str,
     found: PodJob,
-    budgets: Sequence[Budget],
+    budgets: Sequence[DisruptionBudget],
     *,
     spare: Collection[JobKind],
     force: bool,
@@ -76,7 +76,7 @@ def _plan_job(
             _ask(plan, pod, budgets)
 
 
-def _ask(plan: EvictionPlan, pod: Pod, budgets: Sequence[Budget]) -> None:
+def _ask(plan: EvictionPlan, pod: Pod, budgets: Sequence[DisruptionBudget]) -> None:
     over = budgets_of(pod, budgets)
     if len(over) > 1:
         # The API server answers HTTP 500 to this, for ever.
@@ -96,7 +96,7 @@ def _hold(plan: EvictionPlan, pods: Iterable[Pod], message: str) -> None:
         plan.held[_uid(pod)] = EvictionBlocked(kind="Pod", name=key_of(pod), message=message)
 
 
-def refused(pod: Pod, budgets: Sequence[Budget], answer: str) -> EvictionBlocked:
+def refused(pod: Pod, budgets: Sequence[DisruptionBudget], answer: str) -> EvictionBlocked:
     """The API server did not evict `pod`, and said `answer`; `budgets` are as they were just after."""
     over = budgets_of(pod, budgets)
     if not over:

@@ -8,7 +8,7 @@ from datetime import datetime
 
 from provisioner.api.meta import rfc3339
 from provisioner.api.wording import quantity
-from provisioner.jobs.free import Requests, requests_on
+from provisioner.jobs.free import PodRequests, requests_on
 from provisioner.jobs.gangs import Gang, gang_of
 from provisioner.jobs.pods import (
     JobRules,
@@ -46,7 +46,7 @@ class NodePods:
 
     jobs: tuple[Job | Gang, ...]
     evictable: tuple[str, ...]
-    requests: Requests
+    requests: PodRequests
 
 
 @dataclass(frozen=True)

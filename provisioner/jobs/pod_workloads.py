@@ -17,10 +17,10 @@ from provisioner.cluster.client import Cluster
 from provisioner.cluster.events import Events
 from provisioner.cluster.resources import POD_DISRUPTION_BUDGETS, PODS
 from provisioner.cluster.source import Source
-from provisioner.jobs.budgets import Budget, read_budget, trim_budget
+from provisioner.jobs.budgets import DisruptionBudget, read_budget, trim_budget
 from provisioner.jobs.ended import EndedJob, no_later_than
 from provisioner.jobs.ended_pods import SummarizeEnded, ended_gang
-from provisioner.jobs.free import Requests, requests_on
+from provisioner.jobs.free import PodRequests, requests_on
 from provisioner.jobs.gangs import Gang, gang_of
 from provisioner.jobs.pod_evictions import plan_evictions, refused, still_there
 from provisioner.jobs.pod_jobs import PodJob, Summarize, evictable_keys, find_jobs, gangs_of, job_of_gang
@@ -53,7 +53,7 @@ class PodView:
 
     jobs: tuple[Job, ...]
     evictable: tuple[str, ...]
-    requests: Requests
+    requests: PodRequests
     unknown: tuple[str, ...]
 
 
@@ -154,7 +154,7 @@ class PodWorkloads:
             PODS, namespace=gang.namespace, label_selector=gang.selector, field_selector=NOT_OVER, trim=trim_pod
         ).items
 
-    def _budgets(self, pods: Iterable[Pod]) -> tuple[Budget, ...]:
+    def _budgets(self, pods: Iterable[Pod]) -> tuple[DisruptionBudget, ...]:
         namespaces = sorted({pod["metadata"]["namespace"] for pod in pods})
         return tuple(
             read_budget(body)

@@ -20,7 +20,7 @@ from provisioner.api.server import Server
 from provisioner.cluster.client import Cluster
 from provisioner.cluster.events import Events
 from provisioner.cluster.json_patch import pointer
-from provisioner.cluster.own_writes import OwnWrites, Reader
+from provisioner.cluster.own_writes import FreshReader, OwnWrites
 from provisioner.cluster.resources import NODES, ResourceType
 from provisioner.cluster.source import Source
 from provisioner.join.node_object import MANAGER, CreateNode, NodeNameTaken, PrepareNode, RecordNode, plan_node
@@ -48,8 +48,8 @@ class NodePreparer:
     """Caches of what may be of a moment ago; without one, the API server is asked."""
 
     @cached_property
-    def reader(self) -> Reader:
-        return Reader(self.cluster, self.sources, OwnWrites(self.now))
+    def reader(self) -> FreshReader:
+        return FreshReader(self.cluster, self.sources, OwnWrites(self.now))
 
     def reconcile(self, name: str) -> float | None:
         """Create or patch the Node for the current order. Raises: Conflict, Retryable, Refused (a label is invalid)."""

@@ -30,14 +30,14 @@ from provisioner.cluster.resources import of
 from provisioner.cluster.source import Object
 from provisioner.jobs.work import Workloads
 from provisioner.maintenance.decide import RESYNC_SECONDS, cannot_be_taken_back, decide
-from provisioner.maintenance.effects import GONE_SECONDS, MANAGER, Effects
+from provisioner.maintenance.effects import GONE_SECONDS, MANAGER, MaintenanceEffects
 from provisioner.maintenance.facts import MaintenanceFacts, NodeView
 from provisioner.maintenance.follow import MaintenanceInformers, follow
 from provisioner.maintenance.node_refusals import NodeRefusals
 from provisioner.maintenance.phases.kept_drain import has_slurm, why_unverified
 from provisioner.maintenance.phases.release import find_leftover
-from provisioner.maintenance.reads import Caches, Seen, gather, look_at_work, read_budget, see
-from provisioner.maintenance.requests.intake import File, Intake, SetConditions, Withdraw, take_in
+from provisioner.maintenance.reads import IndexedCaches, Seen, gather, look_at_work, read_budget, see
+from provisioner.maintenance.requests.intake import FileRequestor, Intake, SetConditions, Withdraw, take_in
 from provisioner.maintenance.requests.of_cards import ask_for_cards
 from provisioner.maintenance.slurm_acts import clear_slurm
 from provisioner.maintenance.status.finished import is_due
@@ -80,8 +80,8 @@ class MaintenanceController:
         self._events = events
         self._clock = clock
         own = OwnWrites(clock)
-        self._caches = Caches(informers, own)
-        self._effects = Effects(cluster, workloads, events, own, clock=clock, new_id=new_id, metrics=metrics)
+        self._caches = IndexedCaches(informers, own)
+        self._effects = MaintenanceEffects(cluster, workloads, events, own, clock=clock, new_id=new_id, metrics=metrics)
         self._one_claims = threading.Lock()
         self._refusals = NodeRefusals()
         self._taken_back: set[str] = set()
@@ -194,9 +194,9 @@ class MaintenanceController:
 
     def _obey(self, seen: Seen, wish: Intake) -> None:
         match wish:
-            case File(requestor=requestor, target=None):
+            case FileRequestor(requestor=requestor, target=None):
                 self._effects.create(seen.server_name, requestor, list(seen.bodies))
-            case File(requestor=requestor, target=Maintenance() as target):
+            case FileRequestor(requestor=requestor, target=Maintenance() as target):
                 others = tuple(r for r in target.spec.requestors if r.name != requestor.name)
                 self._effects.set_requestors(target, (*others, requestor))
             case Withdraw(requestor=name, target=target, unasked=unasked):

@@ -23,7 +23,15 @@ from provisioner.maintenance.phases.verifying import decide_verifying
 from provisioner.maintenance.phases.waiting import decide_behind, decide_waiting
 from provisioner.maintenance.status.node_status import NodeCondition, mirrored, turned
 from provisioner.maintenance.status.record import judge, phase_since, rests
-from provisioner.maintenance.steps import NeedId, SetFinalizer, SetIntent, SetNodeConditions, Step, Wait, WriteStatus
+from provisioner.maintenance.steps import (
+    NeedId,
+    SetFinalizer,
+    SetIntent,
+    SetNodeConditions,
+    Step,
+    WaitStep,
+    WriteStatus,
+)
 
 RESYNC_SECONDS: Final = 3600.0
 """Whatever concerns a server is followed; this is for a change that was missed, and for what is kept only so long."""
@@ -37,7 +45,7 @@ def decide(facts: MaintenanceFacts, now: datetime) -> Step:
     """The next step of `facts.maintenance`. Phases between which nothing is done are gone through in one write."""
     step = _decide(facts, now)
     if isinstance(step, WriteStatus) and (rest := rests(facts.maintenance.status, step.status, now)) > 0:
-        return Wait(seconds=min(rest, POLL_SECONDS))
+        return WaitStep(seconds=min(rest, POLL_SECONDS))
     while isinstance(step, WriteStatus) and step.status.phase in _RUNS_ON and read_verdict(step.status) is None:
         if step.status.phase == facts.maintenance.status.phase:
             break
@@ -73,7 +81,7 @@ def _decide(facts: MaintenanceFacts, now: datetime) -> Step:
         if kept is not None:
             return kept
         may_go = finalized and deleted and m.status.slurm is None
-        return SetFinalizer(present=False) if may_go else Wait(seconds=RESYNC_SECONDS)
+        return SetFinalizer(present=False) if may_go else WaitStep(seconds=RESYNC_SECONDS)
     verdict = read_verdict(m.status)
     if verdict is not None:
         return decide_release(facts, verdict, now)

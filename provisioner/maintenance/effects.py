@@ -55,7 +55,7 @@ from provisioner.maintenance.steps import (
     SetNodeConditions,
     SetTaint,
     Step,
-    Wait,
+    WaitStep,
     WriteStatus,
 )
 from provisioner.rules.requests import next_name
@@ -70,7 +70,7 @@ GONE_SECONDS: Final = 1.0
 """Until the caches show that a Maintenance is gone."""
 
 
-class Effects:
+class MaintenanceEffects:
     """The hands of the executor."""
 
     def __init__(
@@ -125,7 +125,7 @@ class Effects:
                     self.set_conditions(facts.node, step.conditions)
             case CloseSlurm() | ReserveSlurm() | ReopenSlurm() | Evict():
                 return self._workload(facts, body, step)
-            case Wait():
+            case WaitStep():
                 return self._wait(facts, body, step)
         return None
 
@@ -166,7 +166,7 @@ class Effects:
             ]
             self._write(facts, body, set_blockers(status, blocked, self._clock()), self._clock())
 
-    def _wait(self, facts: MaintenanceFacts, body: Object, step: Wait) -> float:
+    def _wait(self, facts: MaintenanceFacts, body: Object, step: WaitStep) -> float:
         if step.warn is None or facts.server is None or facts.pool is None:
             return step.seconds
         self._same(facts)

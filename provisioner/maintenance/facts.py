@@ -22,13 +22,13 @@ from provisioner.api.node_contract import (
 from provisioner.api.node_facts import BootIntent, BootReport, NodeFacts
 from provisioner.cluster.source import is_true_in
 from provisioner.jobs.work import Work
-from provisioner.maintenance.node_refusals import Refusal
+from provisioner.maintenance.node_refusals import NodeWriteRefusal
 from provisioner.maintenance.phases.budget import Budget
 from provisioner.maintenance.steps import NodeWrite
 from provisioner.rules.assigned_image import ordered_image
 from provisioner.rules.bootability import find_without_image
 from provisioner.rules.pool_of_server import next_pool_name
-from provisioner.rules.requests import Wanted
+from provisioner.rules.requests import NodeRequest
 
 MAX_TAINT_VALUE: Final = 63
 
@@ -87,7 +87,7 @@ class MaintenanceFacts:
 
     server_name: str
     maintenance: Maintenance
-    wanted: Wanted | None
+    wanted: NodeRequest | None
     server: Server | None
     node: NodeView | None
     pool: NodePool | None
@@ -100,7 +100,7 @@ class MaintenanceFacts:
     budget: Budget | None = None
     ahead: Maintenance | None = None
     finished: tuple[Maintenance, ...] = ()
-    refused: Mapping[NodeWrite, Refusal] = field(default_factory=dict)
+    refused: Mapping[NodeWrite, NodeWriteRefusal] = field(default_factory=dict)
     host: HostView | None = None
 
     @property

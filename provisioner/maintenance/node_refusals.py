@@ -25,7 +25,7 @@ FORGOTTEN_AFTER: Final = timedelta(minutes=2)
 
 
 @dataclass(frozen=True, kw_only=True)
-class Refusal:
+class NodeWriteRefusal:
     """One kind of write to one Node fails since `since`; it is tried again at `again`. `words`: the API server's."""
 
     words: str
@@ -50,13 +50,13 @@ class NodeRefusals:
 
     def __init__(self) -> None:
         self._lock = threading.Lock()
-        self._found: dict[str, dict[NodeWrite, Refusal]] = {}
+        self._found: dict[str, dict[NodeWrite, NodeWriteRefusal]] = {}
 
-    def of(self, server: str) -> Mapping[NodeWrite, Refusal]:
+    def of(self, server: str) -> Mapping[NodeWrite, NodeWriteRefusal]:
         with self._lock:
             return dict(self._found.get(server, {}))
 
-    def note(self, server: str, write: NodeWrite, words: str, now: datetime, *, rests: bool = True) -> Refusal:
+    def note(self, server: str, write: NodeWrite, words: str, now: datetime, *, rests: bool = True) -> NodeWriteRefusal:
         """It failed once more. `rests`: it is not tried again at once."""
         with self._lock:
             there = self._found.setdefault(server, {})
@@ -65,7 +65,7 @@ class NodeRefusals:
                 before = None
             count = before.count + 1 if before is not None else 1
             seconds = backoff_seconds(count, first=FIRST_RETRY_SECONDS, cap=LAST_RETRY_SECONDS, jitter=lambda: 0.0)
-            refusal = there[write] = Refusal(
+            refusal = there[write] = NodeWriteRefusal(
                 words=words,
                 since=before.since if before is not None else now,
                 again=now + timedelta(seconds=seconds if rests else 0),

@@ -28,7 +28,7 @@ from provisioner.maintenance.decide import needs_look
 from provisioner.maintenance.facts import HostView, MaintenanceFacts, NodeView, read_node
 from provisioner.maintenance.follow import MaintenanceInformers
 from provisioner.maintenance.phases.budget import Budget, asked_before, count_budget, part_of
-from provisioner.maintenance.requests.of_cards import Card
+from provisioner.maintenance.requests.of_cards import DpuMaintenances
 from provisioner.maintenance.status.finished import newest_first
 from provisioner.rules.dpus import hosts
 from provisioner.rules.pool_of_server import current_pool_in, current_pool_name
@@ -37,7 +37,7 @@ from provisioner.rules.requests import is_active, merge
 R = TypeVar("R", bound=Resource)
 
 
-class Caches:
+class IndexedCaches:
     """The caches, with indices: nothing here goes through all objects of a kind for one server.
 
     `own`: by server, what this process wrote and the caches may not show yet.
@@ -70,10 +70,10 @@ class Caches:
     def maintenances_of(self, server: str) -> list[Object]:
         return self._by_server.get(server)
 
-    def cards_of(self, host: str) -> list[Card]:
+    def cards_of(self, host: str) -> list[DpuMaintenances]:
         """The DPUs in a server."""
         found = (decode_shared(Server, body) for body in self._cards.get(host))
-        return [Card(server=each, maintenances=self.typed_maintenances_of(each.name)) for each in found]
+        return [DpuMaintenances(server=each, maintenances=self.typed_maintenances_of(each.name)) for each in found]
 
     def typed_maintenances_of(self, server: str) -> tuple[Maintenance, ...]:
         return tuple(decode_shared(Maintenance, body) for body in self.maintenances_of(server))
@@ -137,7 +137,7 @@ class Seen:
         return tuple(m for m in self.maintenances if is_active(m) and holder is not None and m.name != holder.name)
 
 
-def see(caches: Caches, name: str) -> Seen:
+def see(caches: IndexedCaches, name: str) -> Seen:
     """The Maintenances of server `name`, then its Node."""
     bodies = {m["metadata"]["name"]: m for m in caches.maintenances_of(name)}
     node = read_node(caches.get(NODES, name))
@@ -145,7 +145,7 @@ def see(caches: Caches, name: str) -> Seen:
     return Seen(server_name=name, maintenances=maintenances, bodies=bodies, node=node)
 
 
-def gather(caches: Caches, workloads: Workloads, seen: Seen, maintenance: Maintenance) -> MaintenanceFacts:
+def gather(caches: IndexedCaches, workloads: Workloads, seen: Seen, maintenance: Maintenance) -> MaintenanceFacts:
     """The facts about one of the Maintenances that were seen. Raises: Retryable."""
     holder = seen.holder
     server = _typed(Server, caches, seen.server_name)
@@ -177,7 +177,7 @@ def gather(caches: Caches, workloads: Workloads, seen: Seen, maintenance: Mainte
     return look_at_work(workloads, facts, fresh=False)
 
 
-def _host_of(caches: Caches, server: Server | None) -> HostView | None:
+def _host_of(caches: IndexedCaches, server: Server | None) -> HostView | None:
     """By what the controllers themselves have on record of the host, as its Node could say anything of itself."""
     if server is None or server.spec.dpu is None:
         return None
@@ -194,7 +194,7 @@ def look_at_work(workloads: Workloads, facts: MaintenanceFacts, *, fresh: bool) 
     return replace(facts, work=workloads.look(facts.server, facts.pool, fresh=fresh))
 
 
-def read_budget(caches: Caches, facts: MaintenanceFacts, *, fresh: bool) -> Budget | None:
+def read_budget(caches: IndexedCaches, facts: MaintenanceFacts, *, fresh: bool) -> Budget | None:
     """The budget of the pool, as `facts.maintenance` sees it. `fresh`: nobody else of this process claims meanwhile."""
     if facts.pool is None:
         return None
@@ -207,6 +207,6 @@ def read_budget(caches: Caches, facts: MaintenanceFacts, *, fresh: bool) -> Budg
     return replace(budget, before=before)
 
 
-def _typed(kind: type[R], caches: Caches, name: str | None) -> R | None:
+def _typed(kind: type[R], caches: IndexedCaches, name: str | None) -> R | None:
     body = caches.get(of(kind), name) if name else None
     return decode_shared(kind, body) if body is not None else None

@@ -41,7 +41,7 @@ class ApiError(OSError):
         self.object_is_gone = object_is_gone
 
 
-class Access:
+class ApiServerAccess:
     """Where the API server is and who we are to it."""
 
     def __init__(self, *, host: str, port: int, node: str, ca_file: str, key_file: str) -> None:
@@ -52,7 +52,7 @@ class Access:
         self.key_file = key_file
 
 
-def read_access(root: str) -> Access:
+def read_access(root: str) -> ApiServerAccess:
     """From the kubelet's files below `root`. Raises: NotJoinedError."""
     folder = Path(root + KUBELET_FOLDER)
     try:
@@ -66,7 +66,7 @@ def read_access(root: str) -> Access:
     if url is None or name is None or not key_file.exists():
         raise NotJoinedError(f"{folder} has no API server, node name or certificate in it")
     _, host, port, _ = split_url(url[1])
-    return Access(host=host, port=port, node=name[1], ca_file=str(folder / "ca.crt"), key_file=str(key_file))
+    return ApiServerAccess(host=host, port=port, node=name[1], ca_file=str(folder / "ca.crt"), key_file=str(key_file))
 
 
 class OwnObject:
@@ -75,7 +75,7 @@ class OwnObject:
     `collection`: path of its kind, such as /api/v1/nodes.
     """
 
-    def __init__(self, access: Access, collection: str, name: str) -> None:
+    def __init__(self, access: ApiServerAccess, collection: str, name: str) -> None:
         self._access = access
         self._collection = collection
         self._name = name
@@ -165,7 +165,7 @@ class OwnObject:
 class OwnNode(OwnObject):
     """The Node of this machine."""
 
-    def __init__(self, access: Access) -> None:
+    def __init__(self, access: ApiServerAccess) -> None:
         super().__init__(access, "/api/v1/nodes", access.node)
 
     def annotate(self, annotations: Mapping[str, str | None]) -> dict[str, Any]:

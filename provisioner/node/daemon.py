@@ -14,7 +14,7 @@ from provisioner.node import ending
 from provisioner.node import intent as intents
 from provisioner.node.api_server import NotJoinedError
 from provisioner.node.image import stage
-from provisioner.node.intent import Intent, IntentError, StagedImage, Successor
+from provisioner.node.intent import Intent, IntentError, LoadedSuccessor, StagedImage
 from provisioner.node.machine import facts as node_facts
 from provisioner.node.machine.boot_facts import BootFacts, write_file
 from provisioner.node.machine.gpus import exposition
@@ -27,7 +27,7 @@ MISSING_SECONDS = 2.0
 """How long it may take until what was written is seen."""
 
 
-class Machine(ending.Machine, Protocol):
+class DaemonMachine(ending.Machine, Protocol):
     """What the daemon does to the machine it runs on, beside ending its system."""
 
     def begin_staging(self, image_digest: str, arguments: Sequence[str]) -> None:
@@ -62,7 +62,7 @@ class Daemon:
         boot: BootFacts,
         root: str,
         node: Node,
-        machine: Machine,
+        machine: DaemonMachine,
         say: Callable[[str], None],
         clock: Callable[[], float] = time.time,
         gpus: GpuWatch | None = None,
@@ -187,11 +187,11 @@ class Daemon:
         return self._held is None and Path(self._root + stage.FOLDER).exists()
 
     @property
-    def _successor(self) -> Successor:
+    def _successor(self) -> LoadedSuccessor:
         """What the loaded kernel becomes."""
         return self._held.successor if self._held is not None else intents.NOBODY
 
-    def _report_on(self, intent: Intent, state: str, words: str, successor: Successor) -> None:
+    def _report_on(self, intent: Intent, state: str, words: str, successor: LoadedSuccessor) -> None:
         self._report(intent.id, intent.image_digest, state, words, successor)
 
     def _report(
@@ -200,7 +200,7 @@ class Daemon:
         image_digest: str,
         state: str,
         message: str,
-        successor: Successor = intents.NOBODY,
+        successor: LoadedSuccessor = intents.NOBODY,
     ) -> None:
         if self._reported == (intent_id, state, message):
             return
@@ -245,5 +245,5 @@ def _named(record: dict[str, Any]) -> dict[str, Any]:
     return {
         "image_digest": record["imageDigest"],
         "arguments": record["arguments"],
-        "successor": Successor(record["requestKeySHA256"], record["handOverSHA256"]),
+        "successor": LoadedSuccessor(record["requestKeySHA256"], record["handOverSHA256"]),
     }

@@ -13,14 +13,14 @@ from typing import Protocol
 from provisioner.node import intent as intents
 from provisioner.node.api_server import NotJoinedError
 from provisioner.node.image.manifest import ImageError
-from provisioner.node.intent import NOBODY, Intent, Successor
+from provisioner.node.intent import NOBODY, Intent, LoadedSuccessor
 from provisioner.node.machine.boot_facts import write_file
 
 FINISHED = "/run/provisioner/finished-intent"
 GOING_DOWN_SECONDS = 120.0
 """A system that still runs so long after it was told to end will not."""
 
-Report = Callable[[Intent, str, str, Successor], None]
+Report = Callable[[Intent, str, str, LoadedSuccessor], None]
 """Writes the boot report: intent, state, words, what of the next system.
 
 Raises: OSError, NotJoinedError.
@@ -64,8 +64,8 @@ class Ending:
         self._tell_not_ready = tell_not_ready
         self._say = say
         self._clock = clock
-        self._begun: tuple[Intent, Successor, float] | None = None
-        self._failed: tuple[Intent, str, Successor] | None = None
+        self._begun: tuple[Intent, LoadedSuccessor, float] | None = None
+        self._failed: tuple[Intent, str, LoadedSuccessor] | None = None
         self._before = self.finished = _first_line(self._path)
         if self._before:
             machine.start_kubelet()  # the agent before this one may have died after it had ended the kubelet
@@ -80,7 +80,7 @@ class Ending:
         self.finished = intent.id
         write_file(self._path, intent.id + "\n", mode=0o600)
 
-    def begin(self, intent: Intent, successor: Successor = NOBODY) -> None:
+    def begin(self, intent: Intent, successor: LoadedSuccessor = NOBODY) -> None:
         """Do it. Raises: OSError, NotJoinedError if it could not be said; then nothing was done."""
         by_kexec = intent.action == intents.KEXEC
         words = "starting the staged image" if by_kexec else "rebooting by the firmware"
@@ -99,7 +99,7 @@ class Ending:
             self._fail(str(error))
             self._tell_failure()
 
-    def look(self, intent: Intent | None, successor: Successor) -> None:
+    def look(self, intent: Intent | None, successor: LoadedSuccessor) -> None:
         """Says what did not come, at each look until it is written. Raises: OSError, NotJoinedError."""
         if self._begun is not None and self._clock() - self._begun[2] > GOING_DOWN_SECONDS:
             self._fail(f"the system did not go down in {GOING_DOWN_SECONDS:.0f} s")

@@ -16,7 +16,7 @@ class AnswerError(OSError):
     """The peer does not speak HTTP, or answered more than MAX_ANSWER_BYTES."""
 
 
-class Answer:
+class HttpResponse:
     """Status, headers (names in lower case) and body of a response."""
 
     def __init__(self, status: int, headers: dict[str, str], body: bytes) -> None:
@@ -57,7 +57,7 @@ def post(
     context: ssl.SSLContext | None = None,
     source_address: str | None = None,
     timeout_seconds: float = 10.0,
-) -> Answer:
+) -> HttpResponse:
     """POST JSON and read the whole answer, in `timeout_seconds` for all. `source_address`: local address to speak from.
 
     Raises: OSError (ssl.SSLError among them) when there is no connection; AnswerError when there is no HTTP.
@@ -74,7 +74,7 @@ def post(
             return _exchange(connection, host, port, path, body, deadline)
 
 
-def _exchange(connection: socket.socket, host: str, port: int, path: str, body: bytes, deadline: float) -> Answer:
+def _exchange(connection: socket.socket, host: str, port: int, path: str, body: bytes, deadline: float) -> HttpResponse:
     name = f"[{host}]" if ":" in host else host
     head = (
         f"POST {path} HTTP/1.1\r\nHost: {name}:{port}\r\nUser-Agent: provisioner-node\r\n"
@@ -95,7 +95,7 @@ def _exchange(connection: socket.socket, host: str, port: int, path: str, body: 
     return read_answer(raw)
 
 
-def read_answer(raw: bytes) -> Answer:
+def read_answer(raw: bytes) -> HttpResponse:
     """Parse everything that a peer sent until it closed. Raises: AnswerError."""
     if len(raw) > MAX_ANSWER_BYTES:
         raise AnswerError(f"answer is longer than {MAX_ANSWER_BYTES} bytes")
@@ -112,7 +112,7 @@ def read_answer(raw: bytes) -> Answer:
         body = _unchunk(body)
     elif headers.get("content-length", "").isdigit() and len(body) != int(headers["content-length"]):
         raise AnswerError(f"answer was cut: {len(body)} of {headers['content-length']} bytes")
-    return Answer(int(words[1]), headers, body)
+    return HttpResponse(int(words[1]), headers, body)
 
 
 def _unchunk(raw: bytes) -> bytes:

@@ -52,7 +52,7 @@ class Intent:
         self.arguments = arguments
 
 
-class Successor:
+class LoadedSuccessor:
     """The system that the loaded kernel becomes, as far as it may be told.
 
     `request_key_sha256`: of the key by which it will ask to join. `hand_over_sha256`: as `tpm.hand_over` says.
@@ -63,7 +63,7 @@ class Successor:
         self.hand_over_sha256 = hand_over_sha256
 
 
-NOBODY = Successor()
+NOBODY = LoadedSuccessor()
 """After a start by the firmware."""
 
 
@@ -79,7 +79,7 @@ class StagedImage:
         intent_id: str,
         message: str,
         since: float,
-        successor: Successor = NOBODY,
+        successor: LoadedSuccessor = NOBODY,
     ) -> None:
         self.image_digest = image_digest
         self.arguments = arguments
@@ -166,7 +166,7 @@ def render_report(
     boot_id: str,
     message: str,
     time: str,
-    successor: Successor = NOBODY,
+    successor: LoadedSuccessor = NOBODY,
 ) -> str:
     """The annotation's text, as `provisioner.api.codec.to_json` would write a BootReport."""
     report = {

@@ -8,7 +8,7 @@ import ssl
 from collections.abc import Callable, Mapping
 
 from provisioner.node import retry
-from provisioner.node.http_post import Answer, post
+from provisioner.node.http_post import HttpResponse, post
 from provisioner.node.machine.boot_facts import BootFacts
 
 MAX_PROOFS_IN_A_ROW = 3
@@ -48,7 +48,7 @@ def why_nothing_is_proven(why: str) -> dict[str, object]:
     return {"type": "None", **({"why": _printable(why)[:MAX_WHY_LETTERS]} if why else {})}
 
 
-class Outcome:
+class JoinOutcome:
     """What one try came to: a configuration, or why not and how long to wait."""
 
     def __init__(
@@ -81,7 +81,7 @@ def join_request(facts: BootFacts, key: str, evidence: dict[str, object]) -> byt
     ).encode()
 
 
-def read_outcome(answer: Answer) -> Outcome:
+def read_outcome(answer: HttpResponse) -> JoinOutcome:
     """Judge the service's answer. Pure."""
     try:
         body = json.loads(answer.body)
@@ -90,7 +90,7 @@ def read_outcome(answer: Answer) -> Outcome:
     if not isinstance(body, dict):
         body = {}
     if answer.status == 200 and body:
-        return Outcome("Joined", "the join configuration is here", configuration=body)
+        return JoinOutcome("Joined", "the join configuration is here", configuration=body)
     reason = _printable(body.get("reason")) or f"HTTP {answer.status}"
     said = _printable(body.get("message")) or "the join service said nothing more"
     asked = _seconds(body.get("retryAfterSeconds"))
@@ -98,15 +98,15 @@ def read_outcome(answer: Answer) -> Outcome:
         asked = _seconds(answer.headers.get("retry-after"))
     message = f"{reason}: {said}"
     if answer.status == 401:
-        return Outcome(retry.REFUSED, message, challenge=body.get("challenge"))
+        return JoinOutcome(retry.REFUSED, message, challenge=body.get("challenge"))
     if answer.status in (409, 425):
-        return Outcome(retry.NOT_YET, message, asked_seconds=asked)
+        return JoinOutcome(retry.NOT_YET, message, asked_seconds=asked)
     if answer.status == 429 or answer.status >= 500 or answer.status == 200:
-        return Outcome(retry.NO_ANSWER, message, asked_seconds=asked)
-    return Outcome(retry.REFUSED, message)
+        return JoinOutcome(retry.NO_ANSWER, message, asked_seconds=asked)
+    return JoinOutcome(retry.REFUSED, message)
 
 
-def take(answered: dict[str, object], server: str, prover: NoProver, *, is_proven: bool) -> Outcome:
+def take(answered: dict[str, object], server: str, prover: NoProver, *, is_proven: bool) -> JoinOutcome:
     """What a service's configuration comes to, sealed or not.
 
     A proof is answered for this machine's eyes only. What comes in the clear then comes from a service that was talked
@@ -114,8 +114,8 @@ def take(answered: dict[str, object], server: str, prover: NoProver, *, is_prove
     """
     if "sealed" not in answered:
         if not is_proven:
-            return Outcome("Joined", "the join configuration is here", configuration=answered)
-        return Outcome(
+            return JoinOutcome("Joined", "the join configuration is here", configuration=answered)
+        return JoinOutcome(
             retry.REFUSED,
             "the join service answered a proof by the TPM with a configuration that is not sealed to this machine; "
             "it is not used. Does the boot host run a version that verifies TPMs?",
@@ -123,21 +123,21 @@ def take(answered: dict[str, object], server: str, prover: NoProver, *, is_prove
     try:
         opened = prover.open(answered["sealed"], server)
     except SealError as error:
-        return Outcome(retry.REFUSED, f"the join configuration does not open: {error}")
-    return Outcome("Joined", "the join configuration is here", configuration=opened)
+        return JoinOutcome(retry.REFUSED, f"the join configuration does not open: {error}")
+    return JoinOutcome("Joined", "the join configuration is here", configuration=opened)
 
 
-def read_failure(error: OSError) -> Outcome:
+def read_failure(error: OSError) -> JoinOutcome:
     """Judge a connection that failed. Pure."""
     if isinstance(error, ssl.SSLCertVerificationError):
-        return Outcome(
+        return JoinOutcome(
             retry.REFUSED,
             f"the join service's certificate is not the one that this image trusts ({error.verify_message}); either "
             "somebody else answers at its address, or the image was built for another cluster",
         )
     if error.errno in _NO_ROUTE_ERRORS:
-        return Outcome(retry.NO_ROUTE, "the network is not up yet")
-    return Outcome(retry.NO_ANSWER, f"no answer ({type(error).__name__}: {error})")
+        return JoinOutcome(retry.NO_ROUTE, "the network is not up yet")
+    return JoinOutcome(retry.NO_ANSWER, f"no answer ({type(error).__name__}: {error})")
 
 
 def fetch_configuration(
@@ -211,7 +211,7 @@ def report_progress(facts: BootFacts, stage: str, message: str = "", *, context:
         return
 
 
-def _words(facts: BootFacts, outcome: Outcome) -> str:
+def _words(facts: BootFacts, outcome: JoinOutcome) -> str:
     if outcome.kind == retry.REFUSED:
         return f"JOIN REFUSED for {facts.server}: {outcome.message}. Trying again slowly."
     if outcome.kind == retry.NOT_YET:

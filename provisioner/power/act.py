@@ -11,12 +11,12 @@ from provisioner.power.bmc.power_controller import BmcUnreachable, ObservedPower
 from provisioner.power.decide import (
     Action,
     AskToShutDown,
-    Boot,
     CutForCycle,
     CutPower,
-    Look,
+    PollAgain,
     RecordCut,
     RecordOrder,
+    StartBoot,
 )
 from provisioner.power.preflight import Preflight
 from provisioner.power.record import Record
@@ -44,7 +44,7 @@ class PowerSettings:
     failed: Callable[[str], None] = lambda _reason: None
 
 
-class Act:
+class BmcActions:
     """The only place from which a BMC is told to do something."""
 
     def __init__(self, settings: PowerSettings, record: Record, preflight: Preflight) -> None:
@@ -75,7 +75,7 @@ class Act:
             self._preflight.confirm(server, place, observed, action, self.unanswered(server.name))
 
         match action:
-            case Boot():
+            case StartBoot():
                 said = self._boot(server, bmc, action, confirm)
                 self._record.tell(server, "Normal", "BootOrderAccepted", said)
             case CutForCycle():
@@ -98,11 +98,11 @@ class Act:
                 bmc.power_off(force=True)
                 said = "the system did not shut down when asked; its power was cut"
                 self._record.tell(server, "Warning", "PowerCut", said)
-            case Look():
+            case PollAgain():
                 said = "nothing"
         return said
 
-    def _boot(self, server: Server, bmc: PowerController, action: Boot, confirm: Callable[[], None]) -> str:
+    def _boot(self, server: Server, bmc: PowerController, action: StartBoot, confirm: Callable[[], None]) -> str:
         words = "the boot override was left alone"
         if action.override is not None:
             http = action.override == "UefiHttp"

@@ -17,8 +17,8 @@ from provisioner.cluster.controller import Controller, Reconcile
 from provisioner.power.bmc.power_controller import BmcUnreachable
 from provisioner.power.standing import (
     LOOK_SECONDS,
+    BmcQueueState,
     QueueName,
-    Standing,
     failed,
     overdue,
     rest_seconds,
@@ -78,7 +78,7 @@ class BmcQueues:
         self._spread = spread
         self._clock = clock
         self._lock = threading.Lock()
-        self._standings: dict[str, Standing] = {}
+        self._standings: dict[str, BmcQueueState] = {}
         self._on_end = on_end
         self._ended = 0
         self._queues: dict[QueueName, Controller] = {
@@ -94,7 +94,7 @@ class BmcQueues:
     def add(self, key: str, first: QueueName = "New") -> None:
         """Work on `key` soon, in the queue where it is; in queue `first`, if it is in none."""
         with self._lock:
-            standing = self._standings.setdefault(key, Standing(first, at=self._clock()))
+            standing = self._standings.setdefault(key, BmcQueueState(first, at=self._clock()))
         self._queues[standing.queue].queue.add(key)
 
     def counts(self) -> dict[QueueName, int]:
@@ -116,9 +116,9 @@ class BmcQueues:
 
         return visit
 
-    def _standing_of(self, key: str) -> Standing:
+    def _standing_of(self, key: str) -> BmcQueueState:
         with self._lock:
-            return self._standings.setdefault(key, Standing(at=self._clock()))
+            return self._standings.setdefault(key, BmcQueueState(at=self._clock()))
 
     def _visit(self, name: QueueName, key: str) -> float | None:
         before = self._standing_of(key)
@@ -151,7 +151,7 @@ class BmcQueues:
         after = visited(before, visit.bmc_seconds, self._clock(), answered=visit.answered)
         return self._move(key, name, after, max(seconds, rest_seconds(name, visit.bmc_seconds)))
 
-    def _move(self, key: str, name: QueueName, after: Standing, seconds: float) -> float | None:
+    def _move(self, key: str, name: QueueName, after: BmcQueueState, seconds: float) -> float | None:
         """Have it come back in `seconds`. Returns them, if that is in queue `name`."""
         with self._lock:
             self._standings[key] = after

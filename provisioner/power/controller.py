@@ -14,7 +14,7 @@ from provisioner.cluster.controller import Controller
 from provisioner.cluster.events import Events
 from provisioner.cluster.informer import Informer
 from provisioner.cluster.source import conditions_of
-from provisioner.power.act import Act, PowerSettings
+from provisioner.power.act import BmcActions, PowerSettings
 from provisioner.power.bmc.pool import BmcPool
 from provisioner.power.bmc_queues import BmcQueues
 from provisioner.power.preflight import Preflight
@@ -50,7 +50,7 @@ def build_power_controllers(
     pool = pool or BmcPool(cluster, clock=clock)
     preflight = Preflight(cluster, stop, now=now)
     record = Record(cluster, recorder, now=now)
-    act = Act(settings, record, preflight)
+    act = BmcActions(settings, record, preflight)
     power = ServerPowerReconciler(cluster, servers, pool, act, record, settings, now=now, spread=spread)
     queues = BmcQueues(power.reconcile, workers=settings.workers, spread=spread, on_end=pool.close, clock=clock)
 

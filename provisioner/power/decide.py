@@ -34,12 +34,12 @@ SHUTDOWN_PATIENCE: Final = timedelta(seconds=120)
 
 
 @dataclass(frozen=True)
-class Look:
+class PollAgain:
     """Nothing to do but to look again later."""
 
 
 @dataclass(frozen=True)
-class Boot:
+class StartBoot:
     """Set the boot override (unless None: leave it alone), then power on, or reset a server that is on."""
 
     order_id: str
@@ -78,7 +78,7 @@ class CutPower:
     """The system did not shut down when asked: cut the power."""
 
 
-Action = Look | Boot | CutForCycle | RecordCut | RecordOrder | AskToShutDown | CutPower
+Action = PollAgain | StartBoot | CutForCycle | RecordCut | RecordOrder | AskToShutDown | CutPower
 
 
 @dataclass(frozen=True)
@@ -96,12 +96,12 @@ def decide(server: Server, observed: ObservedPower, now: datetime, unanswered: s
     unanswered: the order that the BMC was told to carry out without giving an answer.
     """
     if find_hold(server) is not None:
-        return Look()
+        return PollAgain()
     if server.spec.power_state == "Off":
         return _switch_off(server, observed, now)
     order = pending_order(server)
     if order is None:
-        return Look()
+        return PollAgain()
     # By the join's own rules: without a BMC then, or none was needed. What a Maintenance asked for is carried out: it
     # has waited for what ran there, and whoever has a boot host can write such a record.
     if observed == "On" and has_fetched(server) and not is_requested(order):
@@ -116,7 +116,7 @@ def decide(server: Server, observed: ObservedPower, now: datetime, unanswered: s
             return RecordOrder(order.id) if was_off else CutForCycle(order.id)
     bmc = server.spec.bmc
     override: OverrideTarget | None = bmc.boot_method if bmc and bmc.boot_method != "Disk" else None
-    return Boot(order.id, override, "Reset" if observed == "On" else "PowerOn")
+    return StartBoot(order.id, override, "Reset" if observed == "On" else "PowerOn")
 
 
 def find_hold(server: Server) -> PoweredOn | None:
@@ -161,9 +161,9 @@ def _requested(order: BootOrder, *methods: RebootMethod) -> bool:
 
 def _switch_off(server: Server, observed: ObservedPower, now: datetime) -> Action:
     if observed == "Off":
-        return Look()
+        return PollAgain()
     power = server.status.power
     asked = power.shutdown_time if power is not None else None
     if asked is None:
         return AskToShutDown()
-    return CutPower() if now - parse_time(asked) >= SHUTDOWN_PATIENCE else Look()
+    return CutPower() if now - parse_time(asked) >= SHUTDOWN_PATIENCE else PollAgain()

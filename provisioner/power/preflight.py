@@ -17,7 +17,7 @@ from provisioner.api.server import BMC, BootOrder, Server
 from provisioner.cluster.client import Cluster
 from provisioner.cluster.resources import LEASES, NODE_LEASES, NODES
 from provisioner.power.bmc.power_controller import ObservedPower
-from provisioner.power.decide import Action, Boot, CutForCycle, decide, is_requested
+from provisioner.power.decide import Action, CutForCycle, StartBoot, decide, is_requested
 from provisioner.rules.liveness import read_life
 
 AGAIN_SECONDS: Final = 1.0
@@ -65,7 +65,7 @@ class Preflight:
         same_machine = current.metadata.uid == server.metadata.uid and current.spec.bmc == bmc
         if not same_machine or decide(current, observed, self._now(), unanswered) != action:
             raise NoLongerDue(f"Server {server.name} changed since it was looked at", after_seconds=AGAIN_SECONDS)
-        if isinstance(action, CutForCycle) or (isinstance(action, Boot) and action.power == "Reset"):
+        if isinstance(action, CutForCycle) or (isinstance(action, StartBoot) and action.power == "Reset"):
             self._refuse_to_disturb(current, action.order_id)
         self._refuse_if_over(server)
 

@@ -16,7 +16,7 @@ from provisioner.api.server import BMC, PowerStatus, Server
 from provisioner.cluster.client import Cluster
 from provisioner.cluster.informer import Informer
 from provisioner.cluster.own_writes import BEHIND_SECONDS
-from provisioner.power.act import Act, PowerSettings
+from provisioner.power.act import BmcActions, PowerSettings
 from provisioner.power.bmc.pool import BmcPool
 from provisioner.power.bmc.power_controller import (
     MESSAGE_LENGTH,
@@ -26,7 +26,7 @@ from provisioner.power.bmc.power_controller import (
     PowerController,
     fit,
 )
-from provisioner.power.decide import Look, PoweredOn, RecordCut, decide, find_hold
+from provisioner.power.decide import PollAgain, PoweredOn, RecordCut, decide, find_hold
 from provisioner.power.preflight import AGAIN_SECONDS, NodeAlive, NoLongerDue, NotAskedFor
 from provisioner.power.record import Record
 from provisioner.power.status import after_action, after_look, describe
@@ -53,7 +53,7 @@ class ServerPowerReconciler:
         cluster: Cluster,
         servers: Informer,
         pool: BmcPool,
-        act: Act,
+        act: BmcActions,
         record: Record,
         settings: PowerSettings,
         *,
@@ -130,7 +130,7 @@ class ServerPowerReconciler:
         now = self._now()
         power = after_look(server.status.power, observed, server.spec.power_state, now)
         if (
-            not isinstance(decide(server, observed, now, self._act.unanswered(server.name)), Look)
+            not isinstance(decide(server, observed, now, self._act.unanswered(server.name)), PollAgain)
             or power != server.status.power
         ):
             return False
@@ -146,7 +146,7 @@ class ServerPowerReconciler:
         before = server.status.power
         power = after_look(before, observed, server.spec.power_state, self._now())
         action = decide(server, observed, self._now(), self._act.unanswered(server.name))
-        if not isinstance(action, Look):
+        if not isinstance(action, PollAgain):
             try:
                 said = self._act.carry_out(server, place, bmc, observed, action)
             except (NodeAlive, NotAskedFor) as error:
@@ -160,10 +160,10 @@ class ServerPowerReconciler:
                 return AGAIN_SECONDS  # another leads, and may have recorded more; it tells the BMC once more
         elif before is not None and (before.state, power.state, server.spec.power_state) == ("On", "Off", "On"):
             self._record.tell(server, "Warning", "PowerLost", "the BMC says that the server lost its power")
-        if isinstance(action, Look) and _awaits_first_order(server, power, self._now()):
+        if isinstance(action, PollAgain) and _awaits_first_order(server, power, self._now()):
             return NEW_SECONDS
         said_of_power = describe(server, power, slow_bmc=visit.is_slow)
-        self._record.write(server, power, said_of_power, acted=not isinstance(action, Look))
+        self._record.write(server, power, said_of_power, acted=not isinstance(action, PollAgain))
         if isinstance(action, RecordCut):
             return self._settings.off_seconds
         return self._spread(self._settings.poll_seconds)

@@ -40,7 +40,7 @@ _UNREACHABLE_REASONS: Final = ("BMCUnreachable", "BMCCutOff")
 
 
 @dataclass(frozen=True)
-class Standing:
+class BmcQueueState:
     """Of one server. `budget_seconds` are what was left at the moment `at`, of a monotonic clock, in seconds."""
 
     queue: QueueName = "New"
@@ -58,7 +58,7 @@ def recorded(server: Mapping[str, Any]) -> QueueName:
     return "Slow" if reason == SLOW_REASON else "New"
 
 
-def visited(standing: Standing, bmc_seconds: float, now: float, *, answered: bool = True) -> Standing:
+def visited(standing: BmcQueueState, bmc_seconds: float, now: float, *, answered: bool = True) -> BmcQueueState:
     """After a visit in which workers waited for `bmc_seconds` for the BMC; `answered`: it told the power.
 
     What one costs that was New or Unreachable is not counted: it had to log in.
@@ -71,12 +71,12 @@ def visited(standing: Standing, bmc_seconds: float, now: float, *, answered: boo
     return replace(paid, queue="Slow" if slow else "Prompt", failures=0)
 
 
-def overdue(standing: Standing, bmc_seconds: float, now: float) -> Standing:
+def overdue(standing: BmcQueueState, bmc_seconds: float, now: float) -> BmcQueueState:
     """After a look that was ended because its queue gives it no longer. What it means is seen in another queue."""
     return replace(_paid(standing, bmc_seconds, now), queue="Slow" if standing.queue == "Prompt" else "Unreachable")
 
 
-def failed(standing: Standing, bmc_seconds: float, now: float) -> Standing:
+def failed(standing: BmcQueueState, bmc_seconds: float, now: float) -> BmcQueueState:
     """After a visit in which the BMC gave no usable answer."""
     return replace(_paid(standing, bmc_seconds, now), queue="Unreachable", failures=standing.failures + 1)
 
@@ -92,6 +92,6 @@ def retry_seconds(failures: int) -> float:
     return backoff_seconds(failures, first=FIRST_RETRY_SECONDS, cap=LAST_RETRY_SECONDS, jitter=unspread)
 
 
-def _paid(standing: Standing, bmc_seconds: float, now: float) -> Standing:
+def _paid(standing: BmcQueueState, bmc_seconds: float, now: float) -> BmcQueueState:
     earned = min(BURST_SECONDS, standing.budget_seconds + SHARE * (now - standing.at))
     return replace(standing, budget_seconds=max(-DEBT_SECONDS, earned - bmc_seconds), at=now)

@@ -13,10 +13,10 @@ from provisioner.power.decide import (
     SHUTDOWN_PATIENCE,
     Action,
     AskToShutDown,
-    Boot,
     PoweredOn,
     RecordCut,
     RecordOrder,
+    StartBoot,
     is_power_cycle,
     pending_order,
 )
@@ -29,7 +29,7 @@ SETTLING: Final = timedelta(seconds=20)
 def after_action(power: PowerStatus | None, action: Action, now: datetime) -> PowerStatus:
     """What to record once `action` was carried out. What the BMC says of it is for the next look."""
     power = power or PowerStatus()
-    if isinstance(action, Boot):
+    if isinstance(action, StartBoot):
         on = after_look(power, "On", "On", now)
         return replace(on, order_id=action.order_id, order_time=rfc3339_micro(now))
     if isinstance(action, RecordCut):

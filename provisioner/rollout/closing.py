@@ -19,7 +19,7 @@ from collections.abc import Iterable, Sequence
 from typing import Final
 
 from provisioner.api.upgrade_strategy import Stragglers
-from provisioner.rollout.fleet import Fleet, Member
+from provisioner.rollout.fleet import Member, PoolSnapshot
 from provisioner.rules.amounts import resolve_amount
 
 LEAST_SECONDS: Final = 900.0
@@ -36,7 +36,9 @@ _KEPT_SHARE: Final = 0.05
 """Of the pool, that many servers which are free as a whole are left to jobs that need one."""
 
 
-def find_closed(fleet: Fleet, busy: Sequence[Member], stragglers: Stragglers | None, now: float) -> frozenset[str]:
+def find_closed(
+    fleet: PoolSnapshot, busy: Sequence[Member], stragglers: Stragglers | None, now: float
+) -> frozenset[str]:
     """Those of `busy` that take no new job. A straggler that is closed stays so until it is empty."""
     closed = [m.name for m in busy if _is_filled_by_one(m)]
     if stragglers is not None and now >= fleet.began + stragglers.after_seconds:
@@ -47,7 +49,7 @@ def find_closed(fleet: Fleet, busy: Sequence[Member], stragglers: Stragglers | N
     return frozenset(closed)
 
 
-def find_steered(fleet: Fleet, open_: Sequence[Member], waiting: Sequence[Member], now: float) -> frozenset[str]:
+def find_steered(fleet: PoolSnapshot, open_: Sequence[Member], waiting: Sequence[Member], now: float) -> frozenset[str]:
     """Those on which a job shall start only where no other server can take it: of the last `open_` ones that run jobs,
     those that may be empty soonest; and the idle ones that are `waiting` for their turn."""
     steered = [member.name for member in waiting]
@@ -72,7 +74,7 @@ def _expected_seconds(member: Member, now: float) -> float:
     return runs.ends - now if runs.ends is not None else now - (runs.first or now)
 
 
-def find_reserved(fleet: Fleet, closed: Iterable[Member], now: float) -> dict[str, float]:
+def find_reserved(fleet: PoolSnapshot, closed: Iterable[Member], now: float) -> dict[str, float]:
     """Those of `closed` on which jobs may start that end by that moment, in seconds since the epoch, and none from then
     on: where a part is free, and of all jobs that run there it is known by when they have ended.
 

@@ -11,7 +11,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 from datetime import datetime, timedelta
 
-from provisioner.rollout.fleet import Fleet, Member
+from provisioner.rollout.fleet import Member, PoolSnapshot
 
 
 def lower_bound(releases: Iterable[float], parallel: int, attempt: float) -> float:
@@ -27,7 +27,7 @@ def lower_bound(releases: Iterable[float], parallel: int, attempt: float) -> flo
 
 
 def expect_completion(
-    fleet: Fleet, idle: int, busy: Iterable[Member], updating: int, parallel: int, now: datetime
+    fleet: PoolSnapshot, idle: int, busy: Iterable[Member], updating: int, parallel: int, now: datetime
 ) -> datetime | None:
     """When all of `idle` servers, the `busy` and the `updating` have the image, `parallel` at once, if every job ends
     when it is expected to and nothing fails. None if that is not known of some job, nothing may go on, or there are

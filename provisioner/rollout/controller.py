@@ -38,7 +38,7 @@ from provisioner.rollout.course import (
     set_course,
     stop_at_failures,
 )
-from provisioner.rollout.effects import MANAGER, Effects
+from provisioner.rollout.effects import MANAGER, RolloutEffects
 from provisioner.rollout.fleet import Occupancy
 from provisioner.rollout.gate import count_jobs, counted_before, new_since, weigh
 from provisioner.rollout.informers import Changed, RolloutInformers, follow
@@ -55,8 +55,15 @@ from provisioner.rollout.members import (
 )
 from provisioner.rollout.plan import Plan, plan
 from provisioner.rollout.pool_status import pool_status
-from provisioner.rollout.requests import Act, Asker, find_acts, on_newest
-from provisioner.rollout.standing import Standing, Target, judge_standing, read_sign, target_of, without_records
+from provisioner.rollout.requests import Asker, RequestWrite, find_acts, on_newest
+from provisioner.rollout.standing import (
+    MemberFacts,
+    RolloutTarget,
+    judge_standing,
+    read_sign,
+    target_of,
+    without_records,
+)
 from provisioner.rules.amounts import resolve_amount
 
 __all__ = ["MANAGER", "RolloutController", "build_rollout_controllers"]
@@ -84,8 +91,8 @@ class _Known:
     caches may not show yet. rests: of a server whose request met a conflict, how often in a row, and until when it is
     not tried again."""
 
-    by: tuple[Target, float | None, frozenset[Borrowed]] | None = None
-    standings: dict[str, Standing] = field(default_factory=dict)
+    by: tuple[RolloutTarget, float | None, frozenset[Borrowed]] | None = None
+    standings: dict[str, MemberFacts] = field(default_factory=dict)
     runs: dict[str, Occupancy | None] = field(default_factory=dict)
     widths: dict[str, int] = field(default_factory=dict)
     members: Members = field(default_factory=Members)
@@ -116,7 +123,7 @@ class RolloutController(Reconciler):
         self._user = user
         self._clock = clock
         self._monotonic = monotonic
-        self._effects = Effects(cluster, events, self.own)
+        self._effects = RolloutEffects(cluster, events, self.own)
         self._known: dict[str, _Known] = {}
         self.changed = Changed()
         self.by_pool = informers.servers.index(lambda body: [spec_of(body).get("nodePoolRef")])
@@ -312,7 +319,7 @@ class RolloutController(Reconciler):
                 again = min(again, BEHIND_SECONDS)
         return again
 
-    def _acts(self, pool: NodePool, known: _Known, found: Plan | None, now: datetime) -> list[Act]:
+    def _acts(self, pool: NodePool, known: _Known, found: Plan | None, now: datetime) -> list[RequestWrite]:
         if found is None or known.by is None:
             return []
         strategy = pool.spec.upgrade_strategy

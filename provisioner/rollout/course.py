@@ -18,7 +18,7 @@ from provisioner.api.rollout_status import ReleasedImage, RolloutOutcome, Rollou
 from provisioner.api.wording import quantity
 from provisioner.rollout.fleet import MemberState
 from provisioner.rollout.plan import Plan
-from provisioner.rollout.standing import Standing, Target
+from provisioner.rollout.standing import MemberFacts, RolloutTarget
 
 KEPT_RECORDS: Final = 10
 
@@ -37,7 +37,7 @@ class Course:
         return self.rollout is not None and self.rollout.completed_time is None
 
 
-def set_course(pool: NodePool, standings: Collection[Standing], now: datetime) -> Course:
+def set_course(pool: NodePool, standings: Collection[MemberFacts], now: datetime) -> Course:
     """The course of the pool's imageRef: the one on record, or a new one that begins now.
 
     An image that a rollout of this pool has brought everywhere, or that it came from, has passed its stages before. A
@@ -118,7 +118,9 @@ def stop_at_failures(course: Course, pool: NodePool, failed: int, now: datetime)
     return replace(course, rollout=replace(rollout, stopped=stopped))
 
 
-def follow_plan(course: Course, pool: NodePool, standings: Collection[Standing], found: Plan, now: datetime) -> Course:
+def follow_plan(
+    course: Course, pool: NodePool, standings: Collection[MemberFacts], found: Plan, now: datetime
+) -> Course:
     """The course after a decision: stages that are over, the image released by the first of them, the completion."""
     rollout, released, history = course.rollout, course.released, course.history
     if rollout is None:
@@ -146,7 +148,7 @@ class Assignment:
     pool: str | None
 
 
-def assign(standing: Standing, course: Course, target: Target, images: Collection[str]) -> Assignment:
+def assign(standing: MemberFacts, course: Course, target: RolloutTarget, images: Collection[str]) -> Assignment:
     """What the server boots by itself from now on.
 
     It moves only to an image with which the server is in use, and to a pool that the server is in; but one that has
@@ -170,7 +172,7 @@ def assign(standing: Standing, course: Course, target: Target, images: Collectio
     return Assignment(image=assigned, pool=target.pool)
 
 
-def _assign_mover(standing: Standing, course: Course, target: Target, images: Collection[str]) -> Assignment:
+def _assign_mover(standing: MemberFacts, course: Course, target: RolloutTarget, images: Collection[str]) -> Assignment:
     """Of one that is in another pool still: it stays there until its turn, unless it is out of use by itself."""
     status = standing.server.status
     if _comes_by_itself(standing, course, images):
@@ -182,7 +184,9 @@ def _assign_mover(standing: Standing, course: Course, target: Target, images: Co
     return Assignment(image=stays if stays in images else None, pool=standing.moves_from)
 
 
-def _assign_arrived(standing: Standing, course: Course, target: Target, images: Collection[str]) -> Assignment:
+def _assign_arrived(
+    standing: MemberFacts, course: Course, target: RolloutTarget, images: Collection[str]
+) -> Assignment:
     """Of one that was booted for this pool, while the assigned Image is still that of the pool before: the two change
     together. One that does not get in use here comes back to where it was."""
     running = standing.server.status.image_ref
@@ -193,7 +197,7 @@ def _assign_arrived(standing: Standing, course: Course, target: Target, images: 
     return _kept(standing, images)
 
 
-def _comes_by_itself(standing: Standing, course: Course, images: Collection[str]) -> bool:
+def _comes_by_itself(standing: MemberFacts, course: Course, images: Collection[str]) -> bool:
     """Whether it is out of use by itself, and its next boot may be for this pool: with an image that somebody was in
     use with here. A loss of power brings no server into one that has had no canary."""
     released = course.released
@@ -201,13 +205,13 @@ def _comes_by_itself(standing: Standing, course: Course, images: Collection[str]
     return is_proven and standing.state == "Down" and not standing.is_disturbed
 
 
-def _kept(standing: Standing, images: Collection[str]) -> Assignment:
+def _kept(standing: MemberFacts, images: Collection[str]) -> Assignment:
     status = standing.server.status
     image = status.assigned_image_ref
     return Assignment(image=image if image in images else None, pool=status.assigned_node_pool_ref)
 
 
-def count_states(standings: Collection[Standing]) -> Mapping[MemberState, int]:
+def count_states(standings: Collection[MemberFacts]) -> Mapping[MemberState, int]:
     return Counter(standing.state for standing in standings)
 
 
@@ -228,7 +232,7 @@ def _known(
     return frozenset(known)
 
 
-def _is_complete(standings: Collection[Standing], *, was_complete: bool) -> bool:
+def _is_complete(standings: Collection[MemberFacts], *, was_complete: bool) -> bool:
     """Whether every server has the image that can have it now. Whom it leaves alone (`Standing.excluded`), and what is
     out of use, also drained by a person, is no reason to wait; what a Maintenance boots is, and what failed, unless the
     rollout was complete before."""
@@ -242,7 +246,7 @@ def _is_complete(standings: Collection[Standing], *, was_complete: bool) -> bool
 def _recorded(
     history: tuple[RolloutRecord, ...],
     rollout: RolloutStatus,
-    standings: Collection[Standing],
+    standings: Collection[MemberFacts],
     outcome: RolloutOutcome,
     now: datetime,
 ) -> tuple[RolloutRecord, ...]:

@@ -22,7 +22,7 @@ from provisioner.cluster.events import Events, Happened
 from provisioner.cluster.own_writes import OwnWrites
 from provisioner.cluster.resources import of
 from provisioner.rollout.course import Assignment
-from provisioner.rollout.requests import Act
+from provisioner.rollout.requests import RequestWrite
 from provisioner.rollout.standing import REQUESTOR
 from provisioner.rules.requests import place
 
@@ -33,7 +33,7 @@ MANAGER: Final = "provisioner-rollout"
 Json = Mapping[str, Any]
 
 
-class Effects:
+class RolloutEffects:
     """The hands of the rollout. Every method raises Conflict or Retryable where a later decision is to be made anew."""
 
     def __init__(self, cluster: Cluster, events: Events, own: OwnWrites) -> None:
@@ -41,7 +41,7 @@ class Effects:
         self._events = events
         self._own = own
 
-    def ask(self, act: Act, maintenances: Iterable[Maintenance]) -> None:
+    def ask(self, act: RequestWrite, maintenances: Iterable[Maintenance]) -> None:
         """Write the rollout's entry into the Maintenance of a server, take it out, or make a Maintenance for it."""
         known = {m.name: m for m in maintenances}
         if act.own is not None:

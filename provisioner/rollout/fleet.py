@@ -10,7 +10,7 @@ from dataclasses import dataclass, field
 from datetime import timedelta
 from typing import Literal
 
-from provisioner.rollout.wait import Wait
+from provisioner.rollout.wait import MemberWait
 
 MemberState = Literal["Updated", "Updating", "Failed", "Outdated", "Down", "Absent"]
 """Updated: in use with the wanted image. Updating: on its way there by this rollout. Failed: it did not get there, or
@@ -54,13 +54,13 @@ class Member:
     closed: bool = False
     reserved: float | None = None
     domains: tuple[str | None, ...] = ()
-    excluded: Wait | None = None
+    excluded: MemberWait | None = None
     canary: bool = True
     has_image: bool = False
 
 
 @dataclass(frozen=True, kw_only=True)
-class Fleet:
+class PoolSnapshot:
     """A pool at one moment.
 
     members: in the order in which they are updated where nothing else decides, such as rack by rack: what a wide job

@@ -12,10 +12,10 @@ from datetime import UTC, datetime
 from typing import Final
 
 from provisioner.api.upgrade_strategy import UpgradeStrategy
-from provisioner.rollout.fleet import Fleet, Member
+from provisioner.rollout.fleet import Member, PoolSnapshot
 from provisioner.rollout.plan import Plan, plan
 from provisioner.rollout.stage import StageName
-from provisioner.rollout.wait import Wait
+from provisioner.rollout.wait import MemberWait
 
 MAX_STEPS: Final = 2000
 MAX_JOB_ENDS: Final = 300
@@ -25,7 +25,7 @@ HORIZON_SECONDS: Final = 400 * 86400.0
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
-class Move:
+class ForecastMove:
     """One server gets the image. Times in seconds since the epoch. stage: in which it does, and how many were over.
 
     jobs: those that had to end before; ended: whether the rollout ends them, after their warning.
@@ -41,7 +41,7 @@ class Move:
 
 
 @dataclass(frozen=True, kw_only=True)
-class Part:
+class ForecastStage:
     """A stage: how many servers begin in it, and when the first of them begins and the last one is done."""
 
     stage: StageName
@@ -58,19 +58,21 @@ class Forecast:
     is_cut: it goes on after the last moment that was looked at."""
 
     first: Plan
-    moves: tuple[Move, ...]
-    stays: Mapping[str, Wait]
+    moves: tuple[ForecastMove, ...]
+    stays: Mapping[str, MemberWait]
     completed: datetime | None
     is_cut: bool = False
 
     @property
-    def parts(self) -> tuple[Part, ...]:
+    def parts(self) -> tuple[ForecastStage, ...]:
         """The stages that servers move in, in order."""
-        found: dict[tuple[int, StageName], list[Move]] = {}
+        found: dict[tuple[int, StageName], list[ForecastMove]] = {}
         for move in self.moves:
             found.setdefault((move.passed, move.stage), []).append(move)
         return tuple(
-            Part(stage=stage, passed=passed, servers=len(own), begins=own[0].begins, ends=max(m.ends for m in own))
+            ForecastStage(
+                stage=stage, passed=passed, servers=len(own), begins=own[0].begins, ends=max(m.ends for m in own)
+            )
             for (passed, stage), own in sorted(found.items(), key=lambda each: each[1][0].begins)
         )
 
@@ -82,9 +84,11 @@ class _Course:
     members: dict[str, Member]
     passed: int
     due: dict[str, float] = field(default_factory=dict)
-    moves: list[Move] = field(default_factory=list)
+    moves: list[ForecastMove] = field(default_factory=list)
 
-    def step(self, fleet: Fleet, strategy: UpgradeStrategy, jobs: Mapping[str, tuple[str, ...]], moment: float) -> Plan:
+    def step(
+        self, fleet: PoolSnapshot, strategy: UpgradeStrategy, jobs: Mapping[str, tuple[str, ...]], moment: float
+    ) -> Plan:
         """What the planner does then, done."""
         self.advance(moment)
         asked = replace(fleet, members=list(self.members.values()), passed=self.passed)
@@ -111,7 +115,7 @@ class _Course:
             self.members[name] = replace(self.members[name], state="Updating", runs=None)
             self.due[name] = begins + attempt
             self.moves.append(
-                Move(
+                ForecastMove(
                     name=name,
                     begins=begins,
                     ends=begins + attempt,
@@ -135,7 +139,7 @@ class _Course:
         return bool(self.due) or any(_may_go(member) for member in self.members.values())
 
 
-def make_forecast(fleet: Fleet, strategy: UpgradeStrategy, now: datetime) -> Forecast:
+def make_forecast(fleet: PoolSnapshot, strategy: UpgradeStrategy, now: datetime) -> Forecast:
     """From now until nothing more happens. Raises: NeedsHuman for a window that cannot be read."""
     start, attempt = now.timestamp(), fleet.attempt.total_seconds()
     jobs = {m.name: m.runs.jobs for m in fleet.members if m.runs is not None}

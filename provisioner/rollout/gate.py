@@ -12,7 +12,7 @@ from provisioner.api.meta import parse_time, rfc3339
 from provisioner.api.rollout_status import RolloutStatus, RolloutStop, WorkloadComparison
 from provisioner.api.wording import quantity
 from provisioner.jobs.ended import EndedJob
-from provisioner.rollout.standing import Standing
+from provisioner.rollout.standing import MemberFacts
 from provisioner.rollout.workloads.compare import WorkloadVerdict, compare
 from provisioner.rollout.workloads.failed import compile_failed_if
 from provisioner.rollout.workloads.tally import Tallied, tally
@@ -31,7 +31,7 @@ def counted_before(rollout: RolloutStatus, pool: NodePool) -> Tallied:
     return Tallied(counted=max(parse_time(time) for time in begins).replace(microsecond=0))
 
 
-def new_since(standings: Mapping[str, Standing]) -> dict[str, datetime]:
+def new_since(standings: Mapping[str, MemberFacts]) -> dict[str, datetime]:
     """The servers that run the new image, and since when they could take jobs, whatever became of them then."""
     found = {}
     for name, standing in standings.items():

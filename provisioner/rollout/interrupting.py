@@ -11,8 +11,8 @@ from dataclasses import dataclass
 
 from provisioner.api.upgrade_strategy import UpgradeDeadline
 from provisioner.rollout.fleet import Member
-from provisioner.rollout.room import Room
-from provisioner.rollout.wait import Wait
+from provisioner.rollout.room import RolloutCapacity
+from provisioner.rollout.wait import MemberWait
 
 
 @dataclass(frozen=True, slots=True)
@@ -43,8 +43,8 @@ def may_be_ended_from(
 
 
 def find_interrupted(
-    busy: Sequence[Member], room: Room, warning: float, now: float
-) -> tuple[list[Interruption], dict[str, Wait]]:
+    busy: Sequence[Member], room: RolloutCapacity, warning: float, now: float
+) -> tuple[list[Interruption], dict[str, MemberWait]]:
     """Servers whose jobs are told now of their end, and those that never are, as they are too many at once.
 
     Who may be ended first comes first, then who runs on fewer servers. What is chosen takes its place in `room`.
@@ -53,7 +53,7 @@ def find_interrupted(
     if not _is_due(soonest, warning, now):
         return [], {}
     chosen: list[Interruption] = []
-    too_wide: dict[str, Wait] = {}
+    too_wide: dict[str, MemberWait] = {}
     groups = [(due, group) for group in _groups(busy) if (due := _due(group)) is not None]
     groups = [(due, group) for due, group in groups if _is_due(due, warning, now)]
     for due, group in sorted(groups, key=lambda each: (each[0], len(each[1]), each[1][0].name)):
@@ -61,7 +61,7 @@ def find_interrupted(
             words = (
                 f"its jobs run on {len(group)} servers together, more than may be updated at once: they are not ended"
             )
-            too_wide.update(dict.fromkeys((m.name for m in group), Wait("Gang", words, _jobs_of(group))))
+            too_wide.update(dict.fromkeys((m.name for m in group), MemberWait("Gang", words, _jobs_of(group))))
         elif room.can_take(group):
             for member in group:
                 room.take(member)

@@ -16,9 +16,9 @@ from provisioner.jobs.selectors import Selector, parse_selector
 from provisioner.jobs.work import Job, Work
 from provisioner.rollout.borrowed import Lending
 from provisioner.rollout.course import Course, stages_of
-from provisioner.rollout.fleet import Fleet, Member, Occupancy
+from provisioner.rollout.fleet import Member, Occupancy, PoolSnapshot
 from provisioner.rollout.interrupting import may_be_ended_from
-from provisioner.rollout.standing import Standing
+from provisioner.rollout.standing import MemberFacts
 from provisioner.rules.bootability import find_distrusted
 
 _Order = tuple[bool, str, str]
@@ -43,7 +43,7 @@ def began_at(course: Course, now: datetime) -> datetime:
 def make_fleet(
     pool: NodePool,
     course: Course,
-    standings: Mapping[str, Standing],
+    standings: Mapping[str, MemberFacts],
     runs: Mapping[str, Occupancy | None],
     widths: Mapping[str, int],
     image: Image | None,
@@ -51,12 +51,12 @@ def make_fleet(
     *,
     gate: str | None = None,
     members: Members | None = None,
-) -> Fleet:
+) -> PoolSnapshot:
     """What the planner is told. runs: of each server that is Outdated, and of those that are Updated where it is known;
     widths: on how many servers a job runs, of those that span several. image: the one that the pool wants. gate: why no
     stage is over now, by the jobs that have ended. members: as they were made before, to be kept. Raises: Refused for a
     selector that cannot be read."""
-    return Fleet(
+    return PoolSnapshot(
         members=(members or Members()).of(standings, runs, pool.spec.upgrade_strategy),
         began=began_at(course, now).timestamp(),
         free=sum(s.state == "Updated" and runs.get(name, s) is None for name, s in standings.items()),
@@ -74,10 +74,10 @@ class Members:
 
     def __init__(self) -> None:
         self._strategy: UpgradeStrategy | None = None
-        self._made: dict[str, tuple[Standing, Occupancy | None, _Order, Member]] = {}
+        self._made: dict[str, tuple[MemberFacts, Occupancy | None, _Order, Member]] = {}
 
     def of(
-        self, standings: Mapping[str, Standing], runs: Mapping[str, Occupancy | None], strategy: UpgradeStrategy
+        self, standings: Mapping[str, MemberFacts], runs: Mapping[str, Occupancy | None], strategy: UpgradeStrategy
     ) -> list[Member]:
         """In the order in which they are updated where nothing else decides. Raises: Refused."""
         before = self._made if strategy == self._strategy else {}
@@ -167,7 +167,7 @@ def _interruptible(jobs: Iterable[Job], deadline: UpgradeDeadline | None, began:
 
 def make_member(
     name: str,
-    standing: Standing,
+    standing: MemberFacts,
     runs: Occupancy | None,
     strategy: UpgradeStrategy,
     canaries: Selector | None,
@@ -190,7 +190,7 @@ def make_member(
     )
 
 
-def order_of(standing: Standing) -> _Order:
+def order_of(standing: MemberFacts) -> _Order:
     """Where a server comes, nothing else deciding: those whose turn has come keep it, then rack by rack."""
     entry = standing.entry
     granted = entry is not None and entry.turn == "Granted"

@@ -20,18 +20,18 @@ from provisioner.api.upgrade_strategy import UpgradeStrategy
 from provisioner.api.wording import quantity
 from provisioner.rollout.closing import find_closed, find_reserved, find_steered
 from provisioner.rollout.completion import expect_completion
-from provisioner.rollout.fleet import Fleet, Member, Occupancy
+from provisioner.rollout.fleet import Member, Occupancy, PoolSnapshot
 from provisioner.rollout.interrupting import Interruption, find_interrupted
-from provisioner.rollout.room import Room
-from provisioner.rollout.stage import Stage, find_stage
-from provisioner.rollout.wait import Wait, WaitReason
+from provisioner.rollout.room import RolloutCapacity
+from provisioner.rollout.stage import StageState, find_stage
+from provisioner.rollout.wait import MemberWait, WaitReason
 from provisioner.rollout.windows import open_until, opens_next
 from provisioner.rules.amounts import resolve_amount
 
-_NO_TURN: Final[Mapping[str, Wait]] = {
-    "Down": Wait("Down", "it is out of use; its turn comes when it is back"),
-    "Failed": Wait("Failed", "it failed with the new image, and keeps its place until a person decides"),
-    "Absent": Wait("Absent", "it has not joined; its next boot brings the image"),
+_NO_TURN: Final[Mapping[str, MemberWait]] = {
+    "Down": MemberWait("Down", "it is out of use; its turn comes when it is back"),
+    "Failed": MemberWait("Failed", "it failed with the new image, and keeps its place until a person decides"),
+    "Absent": MemberWait("Absent", "it has not joined; its next boot brings the image"),
 }
 
 
@@ -50,21 +50,21 @@ class Plan:
     fail; None if that is not known, or none of them is left. again: when time alone changes the plan.
     """
 
-    stage: Stage
+    stage: StageState
     claims: tuple[str, ...] = ()
     interruptions: tuple[Interruption, ...] = ()
     closed: frozenset[str] = frozenset()
     reserved: Mapping[str, float] = field(default_factory=dict)
     steered: frozenset[str] = frozenset()
-    held: Mapping[str, Wait]
-    stopped: Wait | None = None
+    held: Mapping[str, MemberWait]
+    stopped: MemberWait | None = None
     working: tuple[Member, ...] = ()
     widths: Mapping[str, int] = field(default_factory=dict)
     expected: datetime | None = None
     again: datetime | None = None
 
     @property
-    def waits(self) -> dict[str, Wait]:
+    def waits(self) -> dict[str, MemberWait]:
         """Every server without the image that is neither on its way there nor claimed now, and why."""
         jobs = {m.name: _wait_for_jobs(m.runs, self.widths) for m in self.working if m.runs is not None}
         return {**self.held, **jobs}
@@ -78,7 +78,7 @@ class Plan:
         return counts
 
 
-def plan(fleet: Fleet, strategy: UpgradeStrategy, now: datetime) -> Plan:
+def plan(fleet: PoolSnapshot, strategy: UpgradeStrategy, now: datetime) -> Plan:
     """What the rollout of one image over `fleet` does now. Raises: NeedsHuman for a window that cannot be read."""
     members = fleet.members
     counts: Counter[str] = Counter(m.state for m in members)
@@ -92,7 +92,7 @@ def plan(fleet: Fleet, strategy: UpgradeStrategy, now: datetime) -> Plan:
         return Plan(stage=stage, held=held, stopped=stop, again=again)
     if stage.name == "Canary":
         idle, busy = _canaries(idle, busy, stage, held)
-    room = Room(members, strategy, counts, stage)
+    room = RolloutCapacity(members, strategy, counts, stage)
     claims = _claim(idle, room, held)
     again = min((moment for moment in (again, stage.until) if moment is not None), default=None)
     full, is_any_left = room.full_wait(), bool(busy) or len(claims) < len(idle)
@@ -130,11 +130,11 @@ def plan(fleet: Fleet, strategy: UpgradeStrategy, now: datetime) -> Plan:
     )
 
 
-def _sort_out(members: Iterable[Member]) -> tuple[list[Member], list[Member], dict[str, Wait]]:
+def _sort_out(members: Iterable[Member]) -> tuple[list[Member], list[Member], dict[str, MemberWait]]:
     """Servers without the image: those that are idle, those that run jobs, and why it is not the others' turn."""
     idle: list[Member] = []
     busy: list[Member] = []
-    held: dict[str, Wait] = {}
+    held: dict[str, MemberWait] = {}
     for member in members:
         if member.state == "Outdated":
             if member.excluded is not None:
@@ -149,15 +149,15 @@ def _sort_out(members: Iterable[Member]) -> tuple[list[Member], list[Member], di
 
 
 def _canaries(
-    idle: Iterable[Member], busy: Iterable[Member], stage: Stage, held: dict[str, Wait]
+    idle: Iterable[Member], busy: Iterable[Member], stage: StageState, held: dict[str, MemberWait]
 ) -> tuple[list[Member], list[Member]]:
     """Those of `idle` and of `busy` that may be among the first; that the others may not goes into `held`."""
-    wait = Wait("Canary", stage.words)
+    wait = MemberWait("Canary", stage.words)
     held.update((m.name, wait) for m in (*idle, *busy) if not m.canary)
     return [m for m in idle if m.canary], [m for m in busy if m.canary]
 
 
-def _claim(idle: Iterable[Member], room: Room, held: dict[str, Wait]) -> list[str]:
+def _claim(idle: Iterable[Member], room: RolloutCapacity, held: dict[str, MemberWait]) -> list[str]:
     """Those whose turn it is; why it is not that of others goes into `held`."""
     claims: list[str] = []
     full = room.full_wait()
@@ -173,32 +173,32 @@ def _claim(idle: Iterable[Member], room: Room, held: dict[str, Wait]) -> list[st
 
 
 def _stopped(
-    fleet: Fleet, strategy: UpgradeStrategy, counts: Mapping[str, int], now: datetime
-) -> tuple[Wait | None, datetime | None]:
+    fleet: PoolSnapshot, strategy: UpgradeStrategy, counts: Mapping[str, int], now: datetime
+) -> tuple[MemberWait | None, datetime | None]:
     """Why nothing at all goes on, if so; and when time alone changes that."""
     if strategy.paused:
-        return Wait("Paused", "the rollout is paused (spec.upgradeStrategy.paused)"), None
+        return MemberWait("Paused", "the rollout is paused (spec.upgradeStrategy.paused)"), None
     for name, amount in (("maxParallel", strategy.max_parallel), ("maxUnavailable", strategy.max_unavailable)):
         if amount is not None and resolve_amount(amount, 100) == 0:
-            return Wait("Paused", f"the rollout is paused (spec.upgradeStrategy.{name} is 0)"), None
+            return MemberWait("Paused", f"the rollout is paused (spec.upgradeStrategy.{name} is 0)"), None
     if counts["Failed"] >= strategy.max_failures:
         failed = quantity(counts["Failed"], "server")
         words = f"{failed} failed with the new image; the rollout stops at {strategy.max_failures}"
-        return Wait("Failures", f"{words} (maxFailures): a person decides how it goes on"), None
+        return MemberWait("Failures", f"{words} (maxFailures): a person decides how it goes on"), None
     if fleet.halted is not None:
-        return Wait("Halted", fleet.halted), None
+        return MemberWait("Halted", fleet.halted), None
     if strategy.windows:
         closes = open_until(strategy.windows, now)
         if closes is None:
             opens = opens_next(strategy.windows, now)
             words = f"the next opens at {rfc3339(opens)}" if opens is not None else "none ever opens"
-            return Wait("Window", f"no maintenance window is open; {words}"), opens
+            return MemberWait("Window", f"no maintenance window is open; {words}"), opens
         return None, closes
     return None, None
 
 
 def _moments(
-    fleet: Fleet, busy: Iterable[Member], reserved: Mapping[str, float], strategy: UpgradeStrategy, now: datetime
+    fleet: PoolSnapshot, busy: Iterable[Member], reserved: Mapping[str, float], strategy: UpgradeStrategy, now: datetime
 ) -> Iterator[datetime]:
     """When the first straggler is closed, when the first one takes no job at all any more, and when the next job is
     told of its end, if these are yet to come."""
@@ -212,7 +212,7 @@ def _moments(
         yield datetime.fromtimestamp(min(later), UTC)
 
 
-def _wait_for_jobs(runs: Occupancy, widths: Mapping[str, int]) -> Wait:
+def _wait_for_jobs(runs: Occupancy, widths: Mapping[str, int]) -> MemberWait:
     """It waits for what runs there; of those the widest is named."""
     widest = max(runs.jobs, key=lambda key: widths.get(key, 1))
     words = f"runs {widest}"
@@ -220,4 +220,4 @@ def _wait_for_jobs(runs: Occupancy, widths: Mapping[str, int]) -> Wait:
         words += f", which spans {widths[widest]} servers"
     if len(runs.jobs) > 1:
         words += f", and {len(runs.jobs) - 1} more"
-    return Wait("Job", words, runs.jobs)
+    return MemberWait("Job", words, runs.jobs)

@@ -17,7 +17,7 @@ from provisioner.api.rollout_status import RolloutBlocker, RolloutStatus, WaitCo
 from provisioner.api.wording import quantity
 from provisioner.rollout.course import Course
 from provisioner.rollout.plan import Plan
-from provisioner.rollout.standing import Standing
+from provisioner.rollout.standing import MemberFacts
 from provisioner.rollout.wait import but_for
 
 MAX_BLOCKERS: Final = 16
@@ -29,7 +29,7 @@ _MAX_WORDS: Final = 1000
 def pool_status(
     pool: NodePool,
     course: Course,
-    standings: Collection[Standing],
+    standings: Collection[MemberFacts],
     found: Plan | None,
     trouble: str | None,
     now: datetime,

@@ -17,8 +17,8 @@ from typing import Final
 from provisioner.api.maintenance import DISTURBING_PHASES, Maintenance, Requestor, RequestTurn
 from provisioner.api.meta import rfc3339
 from provisioner.rollout.plan import Plan
-from provisioner.rollout.standing import REQUESTOR, Standing, Target
-from provisioner.rollout.wait import Wait
+from provisioner.rollout.standing import REQUESTOR, MemberFacts, RolloutTarget
+from provisioner.rollout.wait import MemberWait
 from provisioner.rules.requests import has_begun
 
 _BAD_IMAGE: Final = frozenset(("Failures", "Halted"))
@@ -32,7 +32,7 @@ _Ranked = tuple[int, Requestor | None]
 
 
 @dataclass(frozen=True, kw_only=True)
-class Act:
+class RequestWrite:
     """One write about one server. entry: what is asked for from now on; None: nothing. own: where it was before."""
 
     server: str
@@ -44,16 +44,16 @@ class Act:
 class Asker:
     """What is the same in all requests of a rollout. user: the account that the API server knows the asker by."""
 
-    target: Target
+    target: RolloutTarget
     user: str
 
-    def wants(self, entry: Requestor, standing: Standing) -> bool:
+    def wants(self, entry: Requestor, standing: MemberFacts) -> bool:
         """Whether it is what that entry brings the server to."""
         brings_to = entry.node_pool_ref or standing.moves_from or self.target.pool
         return (brings_to, entry.image_ref) == (self.target.pool, self.target.name)
 
 
-def on_newest(act: Act, maintenances: Iterable[Maintenance]) -> Act:
+def on_newest(act: RequestWrite, maintenances: Iterable[Maintenance]) -> RequestWrite:
     """The act on the newest copy of its Maintenance, of `maintenances`, if nothing changed in it that was decided on.
     What its status says in words changes often."""
     newest = next((m for m in maintenances if act.own is not None and m.name == act.own.name), None)
@@ -66,14 +66,16 @@ def _decided_on(own: Maintenance) -> tuple[object, ...]:
     return own.spec, own.status.phase, own.status.reboot, has_begun(own), own.metadata.deletion_timestamp
 
 
-def find_acts(standings: Mapping[str, Standing], found: Plan, asker: Asker, staging: int, now: datetime) -> list[Act]:
+def find_acts(
+    standings: Mapping[str, MemberFacts], found: Plan, asker: Asker, staging: int, now: datetime
+) -> list[RequestWrite]:
     """What to write so that the requests are as the plan has them: turns that are taken back first, as others take
     their place, then those that let a server go on.
 
     staging: how many servers may fetch the image ahead at once.
     """
     turns, entry_for = _turns(found), cache(lambda turn, moves: _entry(asker, turn, moves, now))
-    acts: list[tuple[int, Act]] = []
+    acts: list[tuple[int, RequestWrite]] = []
     for name, standing in standings.items():
         wanted = _wanted(standing, turns.get(name), found.stopped, asker, entry_for)
         if wanted is None:
@@ -81,7 +83,9 @@ def find_acts(standings: Mapping[str, Standing], found: Plan, asker: Asker, stag
         (rank, entry), before = wanted, standing.entry
         had_turn = before is not None and before.turn == "Granted"
         keeps_turn = entry is not None and entry.turn == "Granted"
-        acts.append((-1 if had_turn and not keeps_turn else rank, Act(server=name, entry=entry, own=standing.own)))
+        acts.append(
+            (-1 if had_turn and not keeps_turn else rank, RequestWrite(server=name, entry=entry, own=standing.own))
+        )
     acts = list(_bounded_staging(acts, standings, found, staging))
     return [act for _, act in sorted(acts, key=lambda each: each[0])]
 
@@ -96,9 +100,9 @@ def _turns(found: Plan) -> dict[str, _Turn]:
 
 
 def _wanted(
-    standing: Standing,
+    standing: MemberFacts,
     turn: _Turn | None,
-    stopped: Wait | None,
+    stopped: MemberWait | None,
     asker: Asker,
     entry_for: Callable[[_Turn, bool], Requestor],
 ) -> _Ranked | None:
@@ -115,7 +119,7 @@ def _wanted(
     return None if keeps_place and entry is not None and asker.wants(entry, standing) else wish
 
 
-def _wish(standing: Standing, turn: _Turn | None, entry_for: Callable[[_Turn, bool], Requestor]) -> _Ranked | None:
+def _wish(standing: MemberFacts, turn: _Turn | None, entry_for: Callable[[_Turn, bool], Requestor]) -> _Ranked | None:
     """The same of a server that is not disturbed, by its state and its turn alone."""
     entry = standing.entry
     if standing.state in ("Updated", "Failed", "Absent") or standing.excluded is not None:
@@ -158,8 +162,8 @@ def _entry(asker: Asker, turn: _Turn, moves: bool, now: datetime) -> Requestor:
 
 
 def _bounded_staging(
-    acts: Iterable[tuple[int, Act]], standings: Mapping[str, Standing], found: Plan, most: int
-) -> Iterator[tuple[int, Act]]:
+    acts: Iterable[tuple[int, RequestWrite]], standings: Mapping[str, MemberFacts], found: Plan, most: int
+) -> Iterator[tuple[int, RequestWrite]]:
     """The acts, with those added or changed by which the next servers fetch the image ahead: those whose jobs end
     first, of those that are closed."""
     acts = list(acts)
@@ -180,15 +184,15 @@ def _bounded_staging(
         standing = standings[name]
         entry = standing.entry
         if entry is not None and entry.turn == "Closed":
-            yield 2, Act(server=name, entry=replace(entry, staging="Now"), own=standing.own)
+            yield 2, RequestWrite(server=name, entry=replace(entry, staging="Now"), own=standing.own)
 
 
-def _may_fetch(standing: Standing) -> bool:
+def _may_fetch(standing: MemberFacts) -> bool:
     """Not while the executor is about to write to what was just filed: one of both would meet a conflict."""
     is_just_filed = standing.own is not None and standing.own.status.phase is None
     return not is_just_filed and not _fetches(standing)
 
 
-def _fetches(standing: Standing) -> bool:
+def _fetches(standing: MemberFacts) -> bool:
     entry = standing.entry
     return entry is not None and entry.turn == "Closed" and entry.staging == "Now"

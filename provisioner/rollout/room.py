@@ -9,8 +9,8 @@ from typing import Final
 from provisioner.api.upgrade_strategy import UpgradeStrategy
 from provisioner.api.wording import quantity
 from provisioner.rollout.fleet import Member
-from provisioner.rollout.stage import Stage
-from provisioner.rollout.wait import Wait
+from provisioner.rollout.stage import StageState
+from provisioner.rollout.wait import MemberWait
 from provisioner.rules.amounts import resolve_amount
 
 DEFAULT_PARALLEL: Final = "10%"
@@ -18,10 +18,12 @@ DEFAULT_UNAVAILABLE: Final = "25%"
 _OUT: Final = frozenset(("Updating", "Failed", "Down", "Absent"))
 
 
-class Room:
+class RolloutCapacity:
     """Counts down as servers are taken."""
 
-    def __init__(self, members: Sequence[Member], strategy: UpgradeStrategy, counts: Mapping[str, int], stage: Stage):
+    def __init__(
+        self, members: Sequence[Member], strategy: UpgradeStrategy, counts: Mapping[str, int], stage: StageState
+    ):
         size = len(members)
         self._parallel = _cap(strategy.max_parallel, DEFAULT_PARALLEL, size)
         self._unavailable = _cap(strategy.max_unavailable, DEFAULT_UNAVAILABLE, size)
@@ -36,7 +38,7 @@ class Room:
             sizes = Counter(member.domains[number] for member in members)
             self._domain_out.append(Counter(member.domains[number] for member in members if member.state in _OUT))
             self._domain_caps.append({name: resolve_amount(cap.max_unavailable, size) for name, size in sizes.items()})
-        self._full_domains: dict[tuple[int, str], Wait] = {}
+        self._full_domains: dict[tuple[int, str], MemberWait] = {}
 
     @property
     def stage_has_room(self) -> bool:
@@ -75,23 +77,25 @@ class Room:
         for out, domain in zip(self._domain_out, member.domains, strict=True):
             out[domain] += 1
 
-    def full_wait(self) -> Wait | None:
+    def full_wait(self) -> MemberWait | None:
         """Why no server of the pool may be taken out of use now; None if one may."""
         if not self.stage_has_room:
             if self._stage.name.endswith("Soak"):
-                return Wait("Soak", self._stage.words)
-            return Wait("Canary" if self._stage.name == "Canary" else "Wave", self._stage.words)
+                return MemberWait("Soak", self._stage.words)
+            return MemberWait("Canary" if self._stage.name == "Canary" else "Wave", self._stage.words)
         ours = self._updating + self._failed
         moving = quantity(self._updating, "server is on its way", "servers are on their way")
         words = f"{moving} to the image, {self._failed} failed"
         if ours >= self._parallel:
-            return Wait("Parallel", f"{words}, and {self._parallel} may be so at once (maxParallel)")
+            return MemberWait("Parallel", f"{words}, and {self._parallel} may be so at once (maxParallel)")
         if ours + self._others >= self._unavailable:
             words += f", {quantity(self._others, 'is', 'are')} out of use for other reasons"
-            return Wait("Unavailable", f"{words}, and {self._unavailable} may be out of use at once (maxUnavailable)")
+            return MemberWait(
+                "Unavailable", f"{words}, and {self._unavailable} may be out of use at once (maxUnavailable)"
+            )
         return None
 
-    def domain_wait(self, member: Member) -> Wait | None:
+    def domain_wait(self, member: Member) -> MemberWait | None:
         """Why none of the server's failure domain may be taken out of use now; None if one may."""
         for number, domain in enumerate(member.domains):
             if domain is not None and self._domain_out[number][domain] >= self._domain_caps[number][domain]:
@@ -101,11 +105,11 @@ class Room:
                 return self._full_domains[key]
         return None
 
-    def _full_domain(self, number: int, domain: str) -> Wait:
+    def _full_domain(self, number: int, domain: str) -> MemberWait:
         out, cap = self._domain_out[number][domain], self._domain_caps[number][domain]
         place = f"{self._keys[number]} {domain}"
         words = quantity(out, f"server of {place} is out of use", f"servers of {place} are out of use")
-        return Wait("Domain", f"{words}, and {cap} may be at once (domains)")
+        return MemberWait("Domain", f"{words}, and {cap} may be at once (domains)")
 
 
 def _cap(amount: int | str | None, default: str, size: int) -> int:

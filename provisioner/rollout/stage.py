@@ -11,13 +11,13 @@ from typing import Literal
 from provisioner.api.meta import rfc3339
 from provisioner.api.upgrade_strategy import UpgradeStrategy
 from provisioner.api.wording import quantity
-from provisioner.rollout.fleet import Fleet, Member
+from provisioner.rollout.fleet import Member, PoolSnapshot
 
 StageName = Literal["Canary", "CanarySoak", "Wave", "WaveSoak", "Rest"]
 
 
 @dataclass(frozen=True, kw_only=True)
-class Stage:
+class StageState:
     """limit: how many servers may have the new image, or be on their way to it; taken: how many of them do, also those
     that are out of use for a moment: an image whose servers come and go shall not walk through the pool. words: what it
     waits for.
@@ -45,7 +45,7 @@ class _Part:
     soak_seconds: int
 
 
-def find_stage(fleet: Fleet, strategy: UpgradeStrategy, now: datetime) -> Stage:
+def find_stage(fleet: PoolSnapshot, strategy: UpgradeStrategy, now: datetime) -> StageState:
     """The stage of a rollout.
 
     One is over when as many servers as it takes are in use with the new image and have been so for its soak. It takes
@@ -63,7 +63,7 @@ def find_stage(fleet: Fleet, strategy: UpgradeStrategy, now: datetime) -> Stage:
         if stage is not None:
             return replace(stage, taken=sum(map(_counts, eligible)))
     taken = sum(map(_counts, members))
-    return Stage(name="Rest", limit=len(members), words="all servers may follow", passed=len(parts), taken=taken)
+    return StageState(name="Rest", limit=len(members), words="all servers may follow", passed=len(parts), taken=taken)
 
 
 def _counts(member: Member) -> bool:
@@ -83,20 +83,20 @@ def _parts(size: int, strategy: UpgradeStrategy) -> Iterator[_Part]:
 
 def _stage_of(
     part: _Part, number: int, since: Sequence[float], able: int, now: float, gate: str | None
-) -> Stage | None:
+) -> StageState | None:
     """The stage while it lasts; None once it is over. able: how many servers could have the image."""
     count = min(part.count, able)
     if part.count and not count:
         words = f"{part.name}: no server is in use that could be the first"
-        return Stage(name=part.filling, limit=0, words=words, passed=number)
+        return StageState(name=part.filling, limit=0, words=words, passed=number)
     if len(since) < count:
         words = f"{part.name}: {len(since)} of {quantity(count, 'server')} in use with the new image"
-        return Stage(name=part.filling, limit=count, words=words, passed=number)
+        return StageState(name=part.filling, limit=count, words=words, passed=number)
     over = since[count - 1] + part.soak_seconds if count else 0.0
     if now < over:
         until = datetime.fromtimestamp(over, UTC)
         words = f"{part.name}: in use until {rfc3339(until)} before more follow"
-        return Stage(name=part.soaking, limit=count, words=words, passed=number, until=until)
+        return StageState(name=part.soaking, limit=count, words=words, passed=number, until=until)
     if count and gate is not None:
-        return Stage(name=part.soaking, limit=count, words=f"{part.name}: {gate}", passed=number)
+        return StageState(name=part.soaking, limit=count, words=f"{part.name}: {gate}", passed=number)
     return None

@@ -19,7 +19,7 @@ from provisioner.api.node_facts import BootReport
 from provisioner.api.server_status import UpgradeFailure
 from provisioner.cluster.source import is_true_in
 from provisioner.rollout.fleet import MemberState
-from provisioner.rollout.wait import Wait
+from provisioner.rollout.wait import MemberWait
 from provisioner.rules.bootability import find_excluded
 from provisioner.rules.pool_of_server import current_pool_name
 from provisioner.rules.requests import entry_of
@@ -31,7 +31,7 @@ OUT_SECONDS: Final = 300.0
 
 
 @dataclass(frozen=True, kw_only=True)
-class Target:
+class RolloutTarget:
     """The pool, and the image that its servers shall run. digest, architecture: None while there is no such Image.
 
     since: when the pool began to move to it; None: it begins now."""
@@ -43,7 +43,7 @@ class Target:
     since: str | None = None
 
 
-def target_of(pool: NodePool, image: Image | None) -> Target:
+def target_of(pool: NodePool, image: Image | None) -> RolloutTarget:
     """What that pool wants; its Image may not be there."""
     wanted, rollout, released = pool.spec.image_ref, pool.status.rollout, pool.status.released
     since = None
@@ -51,7 +51,7 @@ def target_of(pool: NodePool, image: Image | None) -> Target:
         since = rollout.started_time if rollout.image_ref == wanted else None
     elif released is not None and released.image_ref == wanted:
         since = released.time
-    return Target(
+    return RolloutTarget(
         pool=pool.name,
         name=wanted,
         digest=image.spec.digest if image is not None else None,
@@ -71,7 +71,7 @@ class NodeSign:
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
-class Standing:
+class MemberFacts:
     """in_use: jobs may come. has_image: it runs the wanted image, in use or not. since: since when it is in use.
 
     moves_from: the pool that it is in still. own: the Maintenance that has not ended and holds the rollout's entry.
@@ -88,7 +88,7 @@ class Standing:
     moves_from: str | None = None
     own: Maintenance | None = None
     entry: Requestor | None = None
-    excluded: Wait | None = None
+    excluded: MemberWait | None = None
     failure: UpgradeFailure | None = None
     staged: bool = False
     is_disturbed: bool = False
@@ -130,11 +130,11 @@ def judge_standing(
     server: Server,
     sign: NodeSign | None,
     maintenances: tuple[Maintenance, ...],
-    target: Target,
+    target: RolloutTarget,
     *,
     retried: float | None,
     now: float,
-) -> Standing:
+) -> MemberFacts:
     """`maintenances`: all of the server. `retried`: what failed before then is forgotten."""
     status = server.status
     in_use, since, out = _use(server, sign)
@@ -165,7 +165,7 @@ def judge_standing(
     else:
         state = "Down"
     staged = sign is not None and sign.staged is not None and target.digest is not None
-    return Standing(
+    return MemberFacts(
         server=server,
         state=state,
         in_use=in_use and disturbing is None,
@@ -183,7 +183,7 @@ def judge_standing(
     )
 
 
-def without_records(standing: Standing) -> Standing:
+def without_records(standing: MemberFacts) -> MemberFacts:
     """What is remembered of a standing between two looks: who has judged it reads neither the server's checks and
     conditions again nor its Maintenance's history, and they are most of both."""
     server, own = standing.server, standing.own
@@ -215,7 +215,7 @@ def _is_left_behind(server: Server, sign: NodeSign | None) -> bool:
     return lives and failure is not None and failure.image_ref == server.status.image_ref
 
 
-def _brings(disturbing: Maintenance, target: Target, current: str | None, *, has_image: bool) -> bool:
+def _brings(disturbing: Maintenance, target: RolloutTarget, current: str | None, *, has_image: bool) -> bool:
     """Whether that Maintenance brings its server to the target: by its turn in the rollout, or since an ordered reboot
     boots what the pool has released."""
     entry = entry_of(disturbing, REQUESTOR)
@@ -230,19 +230,21 @@ def _keeps_drained(status: MaintenanceStatus) -> bool:
     return status.action == "Drain" or (status.phase == "Drained" and status.boot_id_after is not None)
 
 
-def _exclusion(server: Server, sign: NodeSign | None, target: Target) -> Wait | None:
+def _exclusion(server: Server, sign: NodeSign | None, target: RolloutTarget) -> MemberWait | None:
     if sign is not None and sign.held:
-        return Wait("Held", f"it is held by a person: kubectl provision release {server.name}")
+        return MemberWait("Held", f"it is held by a person: kubectl provision release {server.name}")
     excluded = find_excluded(server)
     if excluded is not None:
-        return Wait("Excluded", excluded.words)
+        return MemberWait("Excluded", excluded.words)
     if target.architecture not in (None, server.spec.architecture):
         words = f"Image '{target.name}' is for {target.architecture}, and it is {server.spec.architecture}"
-        return Wait("Architecture", f"{words}: move it: kubectl provision move {server.name} --to POOL")
+        return MemberWait("Architecture", f"{words}: move it: kubectl provision move {server.name} --to POOL")
     return None
 
 
-def _wish_of_a_person(server: Server, maintenances: tuple[Maintenance, ...], target: Target) -> Wait | None:
+def _wish_of_a_person(
+    server: Server, maintenances: tuple[Maintenance, ...], target: RolloutTarget
+) -> MemberWait | None:
     """Why it runs another image than the one that is assigned to it, if a person asked for that after the pool began to
     move, while it is on record who did: it is not undone behind that person's back. A rollout that begins later takes
     it along."""
@@ -254,7 +256,7 @@ def _wish_of_a_person(server: Server, maintenances: tuple[Maintenance, ...], tar
     asked = next((m for m in maintenances if m.name == order.maintenance_ref), None)
     if asked is None or all(r.name == REQUESTOR or r.image_ref != running for r in asked.spec.requestors):
         return None
-    return Wait(
+    return MemberWait(
         "Once",
         f"it runs Image '{running}' once, by Maintenance {asked.name}; at its next boot it comes back to its pool: "
         f"kubectl provision reboot {server.name}",
@@ -267,7 +269,7 @@ def _is_off(server: Server) -> bool:
 
 
 def _failure(
-    server: Server, maintenances: tuple[Maintenance, ...], target: Target, retried: float | None
+    server: Server, maintenances: tuple[Maintenance, ...], target: RolloutTarget, retried: float | None
 ) -> UpgradeFailure | None:
     """The last failure with `target` that a person has not decided on."""
     found = [_failed_with(m, server, target) for m in maintenances]
@@ -278,7 +280,7 @@ def _failure(
     return max(failures, key=lambda f: parse_time(f.time), default=None)
 
 
-def _failed_with(maintenance: Maintenance, server: Server, target: Target) -> UpgradeFailure | None:
+def _failed_with(maintenance: Maintenance, server: Server, target: RolloutTarget) -> UpgradeFailure | None:
     """The failure that a Maintenance of the rollout ended with, once it had begun to boot that image; or an ordered
     reboot that was to bring it, of which nobody named an image."""
     status = maintenance.status

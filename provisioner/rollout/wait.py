@@ -54,7 +54,7 @@ _NAMES: Final = 3
 
 
 @dataclass(frozen=True, slots=True)
-class Wait:
+class MemberWait:
     """A reason for programs, words for people. jobs: keys of those that the server waits for."""
 
     reason: WaitReason
@@ -62,12 +62,12 @@ class Wait:
     jobs: tuple[str, ...] = ()
 
 
-def but_for(words: str, left: Mapping[str, Wait]) -> str:
+def but_for(words: str, left: Mapping[str, MemberWait]) -> str:
     """`words`, and the servers that a complete rollout leaves, if there are any."""
     return f"{words}, but for {count_left(left)}" if left else words
 
 
-def count_left(left: Mapping[str, Wait]) -> str:
+def count_left(left: Mapping[str, MemberWait]) -> str:
     """Servers by their reason, the first of each by name: `1 held by a person (r01-u07), 2 out of use (r02-u01, …)`."""
     by_reason: defaultdict[WaitReason, list[str]] = defaultdict(list)
     for name, wait in left.items():

@@ -115,7 +115,7 @@ class NodeLife:
 
 
 @dataclass(frozen=True)
-class Sighting:
+class LeaseSighting:
     """How long a Lease has been seen as it is, and whether it was seen to become so."""
 
     age_seconds: float
@@ -133,7 +133,7 @@ class LeaseWatch:
         self._lock = threading.Lock()
         self._seen: dict[str, tuple[str, float, bool]] = {}
 
-    def look(self, name: str, lease: Mapping[str, Any] | None) -> Sighting | None:
+    def look(self, name: str, lease: Mapping[str, Any] | None) -> LeaseSighting | None:
         """Take note of the Lease of Node `name` as it is now; None without a Lease that was ever renewed."""
         renewed = spec_of(lease).get("renewTime")
         with self._lock:
@@ -145,7 +145,7 @@ class LeaseWatch:
             if text != renewed:
                 since, moved = now, text is not None
                 self._seen[name] = (str(renewed), since, moved)
-            return Sighting(now - since, moved)
+            return LeaseSighting(now - since, moved)
 
 
 def trim_lease(lease: dict[str, Any]) -> dict[str, Any]:
@@ -164,7 +164,7 @@ def renewed_time(lease: Mapping[str, Any] | None) -> datetime | None:
 
 
 def read_heartbeat(
-    lease: Mapping[str, Any] | None, sighting: Sighting | None = None, now: datetime | None = None
+    lease: Mapping[str, Any] | None, sighting: LeaseSighting | None = None, now: datetime | None = None
 ) -> Heartbeat:
     """A Lease as the API server gives it. `sighting`, as of `now`: what a LeaseWatch knows of it."""
     writes = [
@@ -184,7 +184,7 @@ def read_heartbeat(
 def read_life(
     node: Mapping[str, Any] | None,
     lease: Mapping[str, Any] | None,
-    sighting: Sighting | None = None,
+    sighting: LeaseSighting | None = None,
     now: datetime | None = None,
 ) -> NodeLife | None:
     """A Node and its Lease as the API server gives them. Of duplicate conditions the most alive one counts."""

@@ -157,7 +157,7 @@ def next_name(server: str, names: Iterable[str]) -> str:
 
 
 @dataclass(frozen=True, kw_only=True)
-class Wanted:
+class NodeRequest:
     """What is wanted. `image`: the one that was named; None for the assigned one; so is `node_pool`. `since`: when the
     first one asked.
 
@@ -207,7 +207,7 @@ class Wanted:
         return min(moments) if moments and len(moments) == len(closers) else None
 
 
-def merge(maintenance: Maintenance) -> Wanted | None:
+def merge(maintenance: Maintenance) -> NodeRequest | None:
     """What its requestors want; None without any."""
     requestors = sorted(maintenance.spec.requestors, key=lambda r: _asked(r, maintenance))
     granted = [r for r in requestors if r.has_turn]
@@ -219,7 +219,7 @@ def merge(maintenance: Maintenance) -> Wanted | None:
         return None
     deadlines = [parse_time(r.deadline_time) for r in heard if r.deadline_time is not None]
     first = _asked(heard[0], maintenance)[0]
-    return Wanted(
+    return NodeRequest(
         action=max((r.action for r in heard), key=ACTIONS.index),
         policy=max((r.policy for r in heard), key=POLICIES.index),
         deadline=min(deadlines, default=None),

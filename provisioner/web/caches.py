@@ -46,7 +46,7 @@ def trim_node(node: Object) -> Object:
 
 
 @dataclass(frozen=True, kw_only=True)
-class Caches:
+class WebCaches:
     """A copy of each kind. by_server: Maintenances by the server that they are of, those that are over, too."""
 
     racks: Source
@@ -93,10 +93,10 @@ def server_of(maintenance: Mapping[str, Any]) -> tuple[str, ...]:
     return (named,) if named else ()
 
 
-def caches_of(*sources: Source) -> Caches:
+def caches_of(*sources: Source) -> WebCaches:
     """In the order of `Caches.all`."""
     racks, servers, pools, images, maintenances, nodes = sources
-    return Caches(
+    return WebCaches(
         racks=racks,
         servers=servers,
         pools=pools,
@@ -107,7 +107,7 @@ def caches_of(*sources: Source) -> Caches:
     )
 
 
-def follow_cluster(cluster: Cluster) -> tuple[Caches, list[Informer]]:
+def follow_cluster(cluster: Cluster) -> tuple[WebCaches, list[Informer]]:
     """The copies, and what has to be started (once everybody has subscribed) for them to follow the API server."""
     racks = Informer(cluster, of(Rack), trim=without_managed_fields)
     servers = Informer(cluster, of(Server), trim=without_managed_fields)

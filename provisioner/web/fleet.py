@@ -9,14 +9,14 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Final
 
-from provisioner.web.row import Row
+from provisioner.web.row import ServerRow
 from provisioner.web.states import STATES, StateKey
 
 _COUNTED: Final = re.compile(r"(\D*)(\d{0,18})")
 
 
 @dataclass(frozen=True, kw_only=True)
-class Group:
+class WaitingGroup:
     """Servers that wait for the same: how many, in which state, and the words of one of them."""
 
     state: StateKey
@@ -31,13 +31,13 @@ class Fleet:
 
     def __init__(self) -> None:
         self._lock = threading.Lock()
-        self._rows: dict[str, Row] = {}
+        self._rows: dict[str, ServerRow] = {}
         self._counts: Counter[StateKey] = Counter()
-        self._by_rack: dict[str, dict[str, Row]] = {}
+        self._by_rack: dict[str, dict[str, ServerRow]] = {}
         self._rack_versions: dict[str, int] = {}
         self.version = 0
 
-    def put(self, name: str, new: Row | None) -> Row | None:
+    def put(self, name: str, new: ServerRow | None) -> ServerRow | None:
         """Take `new` in for the server of that name, None for one that is gone; returns what was known of it."""
         with self._lock:
             old = self._rows.pop(name, None)
@@ -68,15 +68,15 @@ class Fleet:
         with self._lock:
             return {key: self._counts[key] for key in STATES}
 
-    def rows(self) -> list[Row]:
+    def rows(self) -> list[ServerRow]:
         with self._lock:
             return list(self._rows.values())
 
-    def get(self, name: str) -> Row | None:
+    def get(self, name: str) -> ServerRow | None:
         with self._lock:
             return self._rows.get(name)
 
-    def of_rack(self, rack: str) -> list[Row]:
+    def of_rack(self, rack: str) -> list[ServerRow]:
         with self._lock:
             return list(self._by_rack.get(rack, {}).values())
 
@@ -91,26 +91,26 @@ def by_number(name: str) -> tuple[tuple[str, int], ...]:
     return tuple((letters, int(number or 0)) for letters, number in _COUNTED.findall(name))
 
 
-def in_place(rows: Sequence[Row]) -> list[Row]:
+def in_place(rows: Sequence[ServerRow]) -> list[ServerRow]:
     """As they stand in a rack, from the top down; a card after its host; those of no known place last, by name."""
     units = {row.name: row.unit for row in rows}
 
-    def place(row: Row) -> tuple[int, str, bool, str]:
+    def place(row: ServerRow) -> tuple[int, str, bool, str]:
         unit = row.unit if row.host is None else units.get(row.host, row.unit)
         return -(unit or 0), row.host or row.name, row.host is not None, row.name
 
     return sorted(rows, key=place)
 
 
-def waiting_groups(rows: Sequence[Row]) -> list[Group]:
+def waiting_groups(rows: Sequence[ServerRow]) -> list[WaitingGroup]:
     """What waits, and why: servers of the same state and reason together, in the order of `STATES`, the many first."""
-    found: dict[tuple[StateKey, str], list[Row]] = {}
+    found: dict[tuple[StateKey, str], list[ServerRow]] = {}
     for row in rows:
         if STATES[row.state].waits or row.words:
             found.setdefault((row.state, row.reason), []).append(row)
     order = list(STATES)
     groups = [
-        Group(state=state, reason=reason, servers=len(each), words=first.words, example=first.name)
+        WaitingGroup(state=state, reason=reason, servers=len(each), words=first.words, example=first.name)
         for (state, reason), each in found.items()
         for first in (min(each, key=lambda row: row.name),)
     ]
@@ -118,7 +118,7 @@ def waiting_groups(rows: Sequence[Row]) -> list[Group]:
 
 
 @dataclass(frozen=True, kw_only=True)
-class Wanted:
+class FleetFilter:
     """What a person looks for; empty: no matter."""
 
     text: str = ""
@@ -131,7 +131,7 @@ class Wanted:
     def is_everything(self) -> bool:
         return not (self.text or self.state or self.pool or self.rack or self.reason)
 
-    def matches(self, row: Row) -> bool:
+    def matches(self, row: ServerRow) -> bool:
         """Every word of the text is in what is known of the server by name."""
         return (
             (not self.state or row.state == self.state)

@@ -13,9 +13,9 @@ from typing import Any, Final
 import structlog
 
 from provisioner.web.broadcast import Broadcast
-from provisioner.web.caches import Caches, server_of
+from provisioner.web.caches import WebCaches, server_of
 from provisioner.web.fleet import Fleet
-from provisioner.web.row import Row, row_of
+from provisioner.web.row import ServerRow, row_of
 from provisioner.web.states import STATES
 
 log = structlog.get_logger()
@@ -27,10 +27,10 @@ ROWS_OF_FRAME: Final = 1000
 SYNC_SECONDS: Final = 0.1
 
 
-class Follower:
+class FleetFollower:
     """Keeps `fleet` up to date with `caches`, and tells `broadcast`."""
 
-    def __init__(self, caches: Caches, fleet: Fleet, broadcast: Broadcast) -> None:
+    def __init__(self, caches: WebCaches, fleet: Fleet, broadcast: Broadcast) -> None:
         self._caches, self._fleet, self._broadcast = caches, fleet, broadcast
         self._lock = threading.Lock()
         self._dirty: dict[str, None] = {}
@@ -83,7 +83,7 @@ class Follower:
             self._broadcast.publish(self._told(changes, left), topics)
         return left
 
-    def _row(self, name: str) -> Row | None:
+    def _row(self, name: str) -> ServerRow | None:
         """None of one that is gone. One object that cannot be read (an older CRD let it in) hides no other server."""
         body = self._caches.servers.get(name)
         if body is None:
@@ -97,7 +97,7 @@ class Follower:
         rack = (body.get("spec") or {}).get("rackRef")
         return row_of({"metadata": {"name": name}, "spec": {"rackRef": rack if isinstance(rack, str) else ""}}, None)
 
-    def _told(self, changes: dict[str, tuple[Row | None, Row | None]], left: int) -> Object:
+    def _told(self, changes: dict[str, tuple[ServerRow | None, ServerRow | None]], left: int) -> Object:
         different = {name: pair for name, pair in changes.items() if pair[0] != pair[1]}
         shown = [
             [name, new.state, STATES[new.state].mark, new.label]
@@ -131,10 +131,10 @@ class Follower:
         return lambda key, old, new: self._mark(None, f"{kind}/{key}")
 
 
-def _places(row: Row) -> tuple[tuple[str, str], ...]:
+def _places(row: ServerRow) -> tuple[tuple[str, str], ...]:
     """Topics on whose pages it is shown."""
     return ("racks", row.rack), ("pools", row.pool)
 
 
-def _spot(row: Row) -> tuple[str, int | None, str | None]:
+def _spot(row: ServerRow) -> tuple[str, int | None, str | None]:
     return row.rack, row.unit, row.host

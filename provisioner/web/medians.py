@@ -8,7 +8,7 @@ from statistics import median
 from typing import Final
 
 from provisioner.api.boot_stage import BOOT_STAGES, BootStage
-from provisioner.web.row import FinishedBoot, Row
+from provisioner.web.row import FinishedBoot, ServerRow
 
 FEWEST: Final = 3
 """Of fewer boots no median is told: it would be one server's figure under another name."""
@@ -23,7 +23,7 @@ class UsualBoot:
     servers: int
 
 
-def usual_boot(rows: Iterable[Row], *, by_agent: bool) -> UsualBoot | None:
+def usual_boot(rows: Iterable[ServerRow], *, by_agent: bool) -> UsualBoot | None:
     """Of `rows`, those whose boot was of the same kind: from power-on, or by the agent in the running system. None of
     too few. A phase that was seen in fewer boots than that has no median."""
     boots = [row.boot for row in rows if row.boot is not None and row.boot.by_agent == by_agent]

@@ -35,7 +35,7 @@ class FinishedBoot:
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
-class Row:
+class ServerRow:
     """unit: the rack unit of its position, None if that names none. host: the server in which it sits, of a DPU.
     words: what it waits for, and why, in one line; empty if for nothing. reason: the same in one word, which many
     servers share."""
@@ -62,7 +62,7 @@ class Row:
         return f"{self.name}: {STATES[self.state].word}{stage}{f'. {self.words}' if self.words else ''}"
 
 
-def row_of(body: Mapping[str, Any], maintenance: Maintenance | None) -> Row:
+def row_of(body: Mapping[str, Any], maintenance: Maintenance | None) -> ServerRow:
     """maintenance: the one that holds the server."""
     spec, status = body.get("spec") or {}, body.get("status") or {}
     name, state = body["metadata"]["name"], state_of(body)
@@ -74,7 +74,7 @@ def row_of(body: Mapping[str, Any], maintenance: Maintenance | None) -> Row:
         *(name, spec.get("rackRef"), pool, image, status.get("address"), spec.get("bootMACAddress")),
         *(spec.get("serialNumber"), position),
     )
-    return Row(
+    return ServerRow(
         name=name,
         rack=spec.get("rackRef") or "",
         position=position,

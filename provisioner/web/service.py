@@ -28,9 +28,9 @@ from provisioner.cluster.lingering_channel import LingeringChannel
 from provisioner.web.access.gate import Gate
 from provisioner.web.access.guard import Guard, plain_answer
 from provisioner.web.broadcast import Broadcast
-from provisioner.web.caches import Caches
+from provisioner.web.caches import WebCaches
 from provisioner.web.fleet import Fleet
-from provisioner.web.follow import Follower
+from provisioner.web.follow import FleetFollower
 from provisioner.web.pages.fleet import fleet_pages
 from provisioner.web.pages.live import live_pages
 from provisioner.web.pages.maintenances import maintenance_pages
@@ -80,7 +80,7 @@ class WebService:
 
     def __init__(
         self,
-        caches: Caches,
+        caches: WebCaches,
         words: Words,
         listening: Listening,
         *,
@@ -91,7 +91,7 @@ class WebService:
         self._listening = listening
         self.fleet = Fleet()
         self.broadcast = Broadcast(uuid.uuid4().hex[:8])
-        self.follower = Follower(caches, self.fleet, self.broadcast)
+        self.follower = FleetFollower(caches, self.fleet, self.broadcast)
         gate = None
         if listening.with_tokens:
             assert cluster is not None  # noqa: S101 - who wires it up knows

@@ -11,7 +11,7 @@ from provisioner.cluster.recent_events import RecentEvents
 
 
 @dataclass(frozen=True)
-class Told:
+class StatusText:
     """A headline, and under each label what there is to say; labels without entries are left out."""
 
     headline: str
@@ -19,7 +19,7 @@ class Told:
 
 
 @dataclass(frozen=True, kw_only=True)
-class Member:
+class PoolMember:
     """A server of a pool: where it stands in the rollout, in a word and a mark, and what it waits for."""
 
     name: str
@@ -36,14 +36,14 @@ class PoolTold:
     """counts: how many servers stand so, by state, with the words and mark of each. members: those of which there is
     something to say first."""
 
-    told: Told
+    told: StatusText
     counts: tuple[tuple[str, str, str, int], ...]
-    members: Sequence[Member]
+    members: Sequence[PoolMember]
 
 
 class Words(Protocol):
     """Pure: from what the copies hold, at `now` of its own clock."""
 
-    def of_server(self, name: str, events: RecentEvents | None, no_leader: NoLeader | None) -> Told | None: ...
+    def of_server(self, name: str, events: RecentEvents | None, no_leader: NoLeader | None) -> StatusText | None: ...
 
     def of_pool(self, name: str) -> PoolTold | None: ...

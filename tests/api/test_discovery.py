@@ -16,7 +16,7 @@ from provisioner.api.discovery import (
     MAX_WAITING_IN_SUBNET,
     Claims,
     DiscoverySubnets,
-    Place,
+    RackPlace,
     Waiting,
     discovered_name,
     discovered_server,
@@ -104,7 +104,7 @@ def test_whatever_is_sent_gives_a_bounded_printable_object(sent: dict[str, str])
 
 
 def test_the_serial_number_of_a_stranger_stays_out_of_the_spec() -> None:
-    server = discovered_server(read_claims(SENT), place=Place("r01", "boot"), now=NOW)
+    server = discovered_server(read_claims(SENT), place=RackPlace("r01", "boot"), now=NOW)
     assert (server.spec.serial_number, server.spec.system_uuid) == (None, None)
     assert (server.spec.rack_ref, server.spec.subnet_name) == ("r01", "boot")
     assert server.status.discovery is not None
@@ -122,9 +122,9 @@ RACKS = [
 @pytest.mark.parametrize(
     ("address", "place"),
     [
-        ("10.80.0.250", Place("r01", "boot")),
-        ("10.80.0.7", Place("r01", "boot")),
-        ("192.0.2.1", Place("r01", "boot")),
+        ("10.80.0.250", RackPlace("r01", "boot")),
+        ("10.80.0.7", RackPlace("r01", "boot")),
+        ("192.0.2.1", RackPlace("r01", "boot")),
         ("10.81.0.7", None),
         ("192.0.2.2", None),
         ("10.82.0.7", None),
@@ -133,7 +133,7 @@ RACKS = [
     ],
 )
 def test_a_machine_is_discovered_from_a_subnet_with_a_discovery_range_or_its_relay_alone(
-    address: str | None, place: Place | None
+    address: str | None, place: RackPlace | None
 ) -> None:
     assert DiscoverySubnets(RACKS).find(address) == place
 
@@ -141,8 +141,8 @@ def test_a_machine_is_discovered_from_a_subnet_with_a_discovery_range_or_its_rel
 def test_of_two_subnets_that_hold_an_address_the_narrower_one_counts() -> None:
     wide = decode(Rack, rack("r03", subnets=[subnet(cidr="10.80.0.0/16", **RANGE)]))
     subnets = DiscoverySubnets([wide, *RACKS])
-    assert subnets.find("10.80.0.7") == Place("r01", "boot")
-    assert subnets.find("10.80.9.7") == Place("r03", "boot")
+    assert subnets.find("10.80.0.7") == RackPlace("r01", "boot")
+    assert subnets.find("10.80.9.7") == RackPlace("r03", "boot")
 
 
 @pytest.mark.parametrize("by_dhcp", [False, True])
@@ -155,10 +155,10 @@ def test_a_flood_of_unknown_machines_ends_at_the_limit_of_its_subnet_and_of_all(
         refuse_flood(0, everywhere, by_dhcp=by_dhcp)
 
 
-HERE, THERE = Place("r01", "boot"), Place("r02", "boot")
+HERE, THERE = RackPlace("r01", "boot"), RackPlace("r02", "boot")
 
 
-def waiting(name: str, minutes: float, *, place: Place = HERE, by_dhcp: bool = False) -> Waiting:
+def waiting(name: str, minutes: float, *, place: RackPlace = HERE, by_dhcp: bool = False) -> Waiting:
     """One that appeared so long ago."""
     return Waiting(name=name, place=place, created=NOW - timedelta(minutes=minutes), by_dhcp=by_dhcp)
 

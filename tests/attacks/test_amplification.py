@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from provisioner.boot.dhcp.respond import Outcome
+from provisioner.boot.dhcp.respond import PacketOutcome
 from provisioner.boot.dhcp.wire import options as opt
 from provisioner.boot.dhcp.wire import reply as reply_module
 from provisioner.boot.dhcp.wire.packet import Packet
@@ -41,7 +41,7 @@ OPTIONS = st.dictionaries(
 )  # fmt: skip
 
 
-def goes_where_it_may(outcome: Outcome) -> bool:
+def goes_where_it_may(outcome: PacketOutcome) -> bool:
     if outcome.reply is None or outcome.destination is None:
         return True
     to = IPv4Address(outcome.destination.host)

@@ -12,7 +12,7 @@ import pytest
 
 from provisioner.api.server import BootProgress
 from provisioner.api.values import MacAddress
-from provisioner.boot.observe.progress import Report, record_report
+from provisioner.boot.observe.progress import ProgressReport, record_report
 from provisioner.boot.orders.decide import decide
 from provisioner.boot.orders.facts import OrderFacts
 from provisioner.boot.orders.stages import current_stage
@@ -26,11 +26,13 @@ STAGES: tuple[Any, ...] = ("Firmware", "IPXE", "Stage1", "Root", "System", "Toke
 VICTIM = MacAddress("52:54:00:12:34:56")
 
 
-def forged() -> list[Report]:
+def forged() -> list[ProgressReport]:
     """Everything that can be said about a victim: every stage, by its own kernel and another."""
     said = itertools.product(STAGES, (BOOT, OTHER_BOOT), (None, "all is lost"))
     return [
-        Report(mac=VICTIM, stage=stage, boot_id=None if stage in ("Firmware", "IPXE") else boot_id, message=message)
+        ProgressReport(
+            mac=VICTIM, stage=stage, boot_id=None if stage in ("Firmware", "IPXE") else boot_id, message=message
+        )
         for stage, boot_id, message in said
     ]
 
@@ -107,7 +109,7 @@ def test_no_report_resets_a_node_that_waits_for_its_own_agent(method: Any) -> No
 def test_a_kernel_id_that_somebody_guessed_is_not_readiness() -> None:
     """The Node must report the kernel that got the join configuration; what progress says is nothing to it."""
     progress = record_report(
-        None, Report(mac=VICTIM, stage="Token", boot_id=OTHER_BOOT), ORDER, NOON + timedelta(seconds=5)
+        None, ProgressReport(mac=VICTIM, stage="Token", boot_id=OTHER_BOOT), ORDER, NOON + timedelta(seconds=5)
     )
     victim = server(status=status(power=POWERED, join=JOINED, progress=progress))
     decision = decide(facts(server=victim, node=node(boot_id=OTHER_BOOT)), NOON + timedelta(seconds=40), NEW)

@@ -28,7 +28,7 @@ from provisioner.cluster.resources import (
 from provisioner.cluster.source import Snapshot
 from provisioner.join.credentials import listed
 from provisioner.join.credentials.controller import CredentialLister, CredentialSources
-from provisioner.join.credentials.listed import Entry, shard_of
+from provisioner.join.credentials.listed import ListedServer, shard_of
 from tests.join.conftest import Accounts, accounts, make_world, world
 from tests.join.samples import OTHER_KEY
 from tests.join.world import World, again, ask, certificate_pem
@@ -272,8 +272,8 @@ def test_a_node_that_others_run_is_out_without_the_look_at_whether_its_server_ha
 ) -> None:
     entry_of = listed.entry_of
 
-    def entry(server: Mapping[str, Any]) -> Entry | None:
-        return Entry() if server["metadata"]["name"] == world.name else entry_of(server)
+    def entry(server: Mapping[str, Any]) -> ListedServer | None:
+        return ListedServer() if server["metadata"]["name"] == world.name else entry_of(server)
 
     stranger = Cluster.connect(
         kubeconfig_of(control_plane, world.folder, f"system:node:{world.name}", group="system:nodes")

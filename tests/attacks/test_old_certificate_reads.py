@@ -24,7 +24,7 @@ from provisioner.api.errors import Refused
 from provisioner.cluster.client import Cluster
 from provisioner.cluster.informer import Informer
 from provisioner.cluster.resources import CREDENTIALS, NODES, PODS, ROLES
-from provisioner.join.credentials.listed import Entry, binding_of, role_of, shard_of
+from provisioner.join.credentials.listed import ListedServer, binding_of, role_of, shard_of
 from provisioner.join.credentials.review import CredentialList
 from provisioner.join.credentials.web import AuthorizerServer, ServerTLS
 from tests.conftest import install
@@ -54,7 +54,7 @@ class Site:
         return Cluster.connect(path), credential_of(pair)
 
     def lists(self, *credentials: str) -> None:
-        self.admin.apply(role_of(shard_of(OURS), {OURS: Entry(credentials=credentials)}), manager="tests")
+        self.admin.apply(role_of(shard_of(OURS), {OURS: ListedServer(credentials=credentials)}), manager="tests")
 
 
 def credential_of(pair: KeyPair) -> str:
@@ -93,7 +93,7 @@ def site(binaries: Binaries, tmp_path_factory: pytest.TempPathFactory) -> Iterat
         install(admin)
         for name in (OURS, STRANGER):
             admin.create(NODES, {"apiVersion": "v1", "kind": "Node", "metadata": {"name": name}})
-        admin.create(ROLES, role_of(shard_of(OURS), {OURS: Entry()}))
+        admin.create(ROLES, role_of(shard_of(OURS), {OURS: ListedServer()}))
         admin.apply(binding_of(shard_of(OURS)), manager="tests")
         yield Site(plane, admin, folder, port, tls)
 

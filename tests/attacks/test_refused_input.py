@@ -16,7 +16,7 @@ import pytest
 from prometheus_client import CollectorRegistry, make_wsgi_app
 
 from provisioner.boot.cache.answers import answer_server
-from provisioner.boot.cache.growing import Failed, Failure
+from provisioner.boot.cache.growing import DownloadFailed, DownloadFailure
 from provisioner.cluster.health.server import HealthServer
 from provisioner.cluster.metrics_server import serve_in_background
 from provisioner.join.credentials import web as authorizer
@@ -81,7 +81,7 @@ def pages(_: Path) -> Iterator[Connect]:
 @contextmanager
 def the_fetcher_of_a_cache(folder: Path) -> Iterator[Connect]:
     def nothing(_: object) -> bytes:
-        raise Failed(Failure(404, "nothing is kept here"))
+        raise DownloadFailed(DownloadFailure(404, "nothing is kept here"))
 
     path = folder / "fetcher.sock"
     server = answer_server(path, nothing, nothing)  # type: ignore[arg-type]
@@ -104,7 +104,7 @@ def a_dpu_for_its_host(folder: Path) -> Iterator[Connect]:
     proxy = Proxy(BootServices(address, address), ImageCache(folder / "cache", 1 << 20), lambda _: None)
     host = BootingHost("pf0", "52:54:00:00:01:00", address)
     opened = socket.create_server((LOOPBACK, 0))
-    listener = listeners.Listener("boot-http", opened, address, 16, lambda each: proxy.answer(each, host))
+    listener = listeners.PeerListener("boot-http", opened, address, 16, lambda each: proxy.answer(each, host))
     yield plain(opened.getsockname()[1])
     listener.close()
 

@@ -9,9 +9,9 @@ import pytest
 
 from provisioner.api.maintenance import Blocker, Requestor, TimelineEntry
 from provisioner.cli.kubectl.printing import print_objects, table
-from provisioner.cli.kubectl.waiting import Watched
+from provisioner.cli.kubectl.waiting import WatchedMaintenance
 from provisioner.cli.why.screen import render_why
-from provisioner.cli.why.subject import Subject
+from provisioner.cli.why.subject import ServerSubject
 from provisioner.cluster.recent_events import RecentEvents
 from tests.cli.situations import NOON, SITUATIONS, before, node, node_condition
 
@@ -25,7 +25,7 @@ ORDERS = (
 )
 
 
-def _forged(words: str) -> Subject:
+def _forged(words: str) -> ServerSubject:
     """A Maintenance that waits; everything in it that somebody else may choose holds `words`."""
     found = SITUATIONS["waits-for-a-job"]()
     current = found.current
@@ -73,7 +73,7 @@ def test_tables_give_a_terminal_no_orders(order: str) -> None:
 def test_the_progress_of_wait_gives_a_terminal_no_orders(order: str) -> None:
     current = _forged(f"pod {order}x\nnode/r01 completed").current
     assert current is not None
-    lines = Watched("r01", current.name, "Reboot").news(current)
+    lines = WatchedMaintenance("r01", current.name, "Reboot").news(current)
     assert lines
     assert all(_is_plain(line) and "\n" not in line for line in lines)
 

@@ -23,7 +23,7 @@ from provisioner.join.certificates.approve import (
     CertificateFacts,
     asked_names,
 )
-from provisioner.join.certificates.request import CertificateRequest, Subject
+from provisioner.join.certificates.request import CertificateRequest, CertificateSubject
 from tests.join.der import KEY, signed
 from tests.join.samples import fetched, order, server, with_spec, with_status
 from tests.join.test_csr_decisions import (
@@ -51,14 +51,14 @@ GOING: Final = replace(JOINED, metadata=replace(JOINED.metadata, deletion_timest
 SPENT: Final = with_status(server(), join=fetched(certificate_token_id="abc123", certificate_request_name="csr-1"))
 
 
-def as_it_says(pem: bytes) -> Subject:
+def as_it_says(pem: bytes) -> CertificateSubject:
     """The reading of who believes that whatever an API server took is what a kubelet asks for."""
-    return Subject(
+    return CertificateSubject(
         common_name=NAME, organizations=("system:nodes",), dns_names=(), ip_addresses=(), other=(), weakness=None
     )
 
 
-def first_names(pem: bytes) -> Subject:
+def first_names(pem: bytes) -> CertificateSubject:
     """The reading of who stops at the first extension request."""
     names = x509.load_pem_x509_csr(pem).extensions.get_extension_for_class(x509.SubjectAlternativeName).value
     return replace(as_it_says(pem), dns_names=tuple(names.get_values_for_type(x509.DNSName)))

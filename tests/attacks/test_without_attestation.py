@@ -29,7 +29,7 @@ from provisioner.attestation.measurements import PROGRAMS_PCR
 from provisioner.attestation.outcome import EvidenceRefused
 from provisioner.attestation.tpm.algorithms import Attribute
 from provisioner.join.admission.admit import Denied
-from provisioner.join.admission.attestation import Question
+from provisioner.join.admission.attestation import EvidenceQuestion
 from provisioner.join.admission.service import CHALLENGES, Answer
 from provisioner.join.admission.successor import Successor
 from provisioner.join.admission.tpm.before import Predecessor, find_predecessor
@@ -258,7 +258,7 @@ def challenges_without_end() -> Answer:
     return before.joins(agent) if not hasattr(answer := before.ask(agent.shown()), "reason") else answer
 
 
-def whatever_was_proved_last(question: Question, successor: Successor) -> Predecessor | EvidenceRefused | None:
+def whatever_was_proved_last(question: EvidenceQuestion, successor: Successor) -> Predecessor | EvidenceRefused | None:
     """In the place of find_predecessor: of which boot the proof on record is does not count."""
     status = question.server.status
     assert status.attestation is not None

@@ -15,7 +15,7 @@ import pytest
 
 from provisioner.api.errors import Refused
 from provisioner.image.finished.check import check_image
-from provisioner.image.finished.manifest import MANIFEST, File, digest_of
+from provisioner.image.finished.manifest import MANIFEST, FileDigest, digest_of
 from provisioner.image.finished.sign import SecretKey
 from provisioner.image.finished.sign_elsewhere import sign_manifest
 from provisioner.image.trust.judge import _judge, signed_text
@@ -137,7 +137,7 @@ ATTACKS = {
     "a layer that was altered in the store": Attack(
         "Altered",
         altered_in_the_store,
-        {"provisioner.image.finished.store.measure": lambda file: File(AnyDigest(""), file.stat().st_size)},
+        {"provisioner.image.finished.store.measure": lambda file: FileDigest(AnyDigest(""), file.stat().st_size)},
     ),
 }
 

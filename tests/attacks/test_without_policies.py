@@ -16,7 +16,7 @@ from lab.binaries.obtain import Binaries
 from lab.control_plane.plane import ControlPlane
 from provisioner.cluster.client import Cluster
 from provisioner.cluster.resources import NODES
-from provisioner.join.credentials.listed import Entry, binding_of, role_of, shard_of
+from provisioner.join.credentials.listed import ListedServer, binding_of, role_of, shard_of
 from tests.attacks import (
     test_bmc_secrets,
     test_boot_account,
@@ -281,7 +281,9 @@ def test_the_attack_is_not_refused_without_the_bindings_of_the_policies(
 def test_a_certificate_of_an_earlier_boot_writes_without_the_policy_on_credentials(site: Site) -> None:
     """The list of those that count says that it is none."""
     name = site.unique
-    site.admin.apply(role_of(shard_of(name), {name: Entry(credentials=("X509SHA256=" + "ab" * 32,))}), manager="tests")
+    site.admin.apply(
+        role_of(shard_of(name), {name: ListedServer(credentials=("X509SHA256=" + "ab" * 32,))}), manager="tests"
+    )
     site.admin.apply(binding_of(shard_of(name)), manager="tests")
     tries = old.tries_to_write(site.kubelet, name)
     for what in ("its Node", "its Node's status", "its Lease", "an Event"):

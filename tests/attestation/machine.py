@@ -10,7 +10,7 @@ from provisioner.api.values import SecretBytes, Sha256Digest
 from provisioner.attestation.boot import ExpectedBoot
 from provisioner.attestation.challenge import (
     QUOTED_PCRS,
-    Challenged,
+    ChallengeBinding,
     ChallengeKeys,
     ChallengeState,
     IssuedChallenge,
@@ -58,7 +58,7 @@ def expected_boot(*firmware: FirmwareMeasurements) -> ExpectedBoot:
     )
 
 
-def challenged(endorsement: PublicArea, attestation: PublicArea, **changes: str) -> Challenged:
+def challenged(endorsement: PublicArea, attestation: PublicArea, **changes: str) -> ChallengeBinding:
     known = {
         "server_uid": "5c1f",
         "order_id": "order-1",
@@ -67,7 +67,7 @@ def challenged(endorsement: PublicArea, attestation: PublicArea, **changes: str)
         "endorsement_key_sha256": public_area_sha256(endorsement),
         "attestation_key_sha256": public_area_sha256(attestation),
     }
-    return Challenged(**known | changes)
+    return ChallengeBinding(**known | changes)
 
 
 def a_challenge(endorsement: PublicArea, attestation: PublicArea) -> tuple[IssuedChallenge, ChallengeState]:

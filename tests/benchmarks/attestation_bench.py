@@ -24,7 +24,7 @@ from cryptography.hazmat.primitives import hashes
 from cryptography.hazmat.primitives.asymmetric import ec, padding, rsa
 
 from provisioner.attestation.boot import ExpectedBoot
-from provisioner.attestation.challenge import Challenged, ChallengeState, issue, open_, public_area_sha256
+from provisioner.attestation.challenge import ChallengeBinding, ChallengeState, issue, open_, public_area_sha256
 from provisioner.attestation.event_log.parse import parse_event_log
 from provisioner.attestation.judge import (
     ChainPolicy,
@@ -165,7 +165,7 @@ def read_keys(endorsement: bytes, attestation: bytes, certificates: Sequence[byt
     return keys
 
 
-def asked_by(keys: OfferedKeys) -> Challenged:
+def asked_by(keys: OfferedKeys) -> ChallengeBinding:
     return challenged(keys.endorsement, keys.attestation, endorsement_key_sha256=public_area_sha256(keys.endorsement))
 
 

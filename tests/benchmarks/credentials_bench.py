@@ -41,7 +41,7 @@ from provisioner.api.errors import Refused
 from provisioner.api.meta import rfc3339_micro
 from provisioner.cluster.client import Cluster
 from provisioner.cluster.resources import CREDENTIALS, LEASES, NODE_LEASES, NODES, ROLE_BINDINGS, ROLES
-from provisioner.join.credentials.listed import Entry, binding_of, role_of, shard_of
+from provisioner.join.credentials.listed import ListedServer, binding_of, role_of, shard_of
 from provisioner.join.credentials.web import PATH
 from tests.benchmarks.processor_time import seconds_of
 from tests.benchmarks.record import Check, Goal, begin, say, spread
@@ -146,12 +146,14 @@ def a_node(plane: ControlPlane, admin: Cluster, folder: Path) -> tuple[Cluster, 
 
 def fill(admin: Cluster, servers: int, credential: str) -> int:
     """List so many servers, each with two certificates; the bytes of a Role."""
-    shards: dict[str, dict[str, Entry]] = {}
+    shards: dict[str, dict[str, ListedServer]] = {}
     for number in range(servers):
         digests = [hashlib.sha256(f"{number}-{each}".encode()).hexdigest() for each in range(2)]
         name = f"r{number // 40:03}-u{number % 40:02}"
-        shards.setdefault(shard_of(name), {})[name] = Entry(credentials=tuple(f"X509SHA256={d}" for d in digests))
-    shards.setdefault(shard_of(NODE), {})[NODE] = Entry(credentials=(credential,))
+        shards.setdefault(shard_of(name), {})[name] = ListedServer(
+            credentials=tuple(f"X509SHA256={d}" for d in digests)
+        )
+    shards.setdefault(shard_of(NODE), {})[NODE] = ListedServer(credentials=(credential,))
     for shard, entries in shards.items():
         admin.apply(role_of(shard, entries), manager="bench")
         if admin.find(ROLE_BINDINGS, shard, namespace=CREDENTIALS) is None:

@@ -23,13 +23,13 @@ from pathlib import Path
 from typing import Final
 
 from provisioner.api.upgrade_strategy import Canary, DomainCap, UpgradeStrategy
-from provisioner.rollout.fleet import Fleet, Member, MemberState, Occupancy
+from provisioner.rollout.fleet import Member, MemberState, Occupancy, PoolSnapshot
 from provisioner.rollout.plan import plan
 from provisioner.rollout.simulate.figures import Figures, compare
 from provisioner.rollout.simulate.plot import draw_fleet
 from provisioner.rollout.simulate.policy import Policy
 from provisioner.rollout.simulate.run import Scenario
-from provisioner.rollout.simulate.setup import DAY, POLICY_NAMES, Question, make_policy, make_scenario
+from provisioner.rollout.simulate.setup import DAY, POLICY_NAMES, SimulationQuestion, make_policy, make_scenario
 from tests.benchmarks.peer_policies import PEER_NAMES, peer_policy
 from tests.benchmarks.record import RESULTS, Check, Goal, begin, say
 from tests.benchmarks.rollout_traces import make_trace
@@ -179,7 +179,7 @@ def check_goals(
 def run_case(case: Case, begin: float) -> list[Figures]:
     """One rollout for each policy of the case."""
     strategy = UpgradeStrategy(max_unavailable="100%", canary=Canary(count=1, soak_seconds=600))
-    question = Question(
+    question = SimulationQuestion(
         servers=case.servers,
         gpus=8,
         load=case.load,
@@ -258,7 +258,7 @@ def measure_decisions(servers: int = 10_000, times: int = 40) -> dict[str, list[
     return found
 
 
-def make_fleet(servers: int, busy: float, chance: random.Random) -> Fleet:
+def make_fleet(servers: int, busy: float, chance: random.Random) -> PoolSnapshot:
     """A pool in mid-rollout: one in twenty updated, some broken, some on their way; jobs of one to four on each."""
     now = NOON.timestamp()
     members: list[Member] = []
@@ -277,7 +277,7 @@ def make_fleet(servers: int, busy: float, chance: random.Random) -> Fleet:
             )
         since = now - 3600 if state == "Updated" else None
         members.append(Member(name=name, state=state, runs=runs, since=since, domains=domains))
-    return Fleet(members=members, began=now - 86_400, passed=1)
+    return PoolSnapshot(members=members, began=now - 86_400, passed=1)
 
 
 if __name__ == "__main__":

@@ -23,7 +23,7 @@ from provisioner.image.registry.client import Registry
 from provisioner.image.registry.fill import StoreFiller
 from provisioner.image.registry.push import push_image
 from provisioner.image.registry.reference import parse_repository
-from provisioner.image.registry.transport import Transport
+from provisioner.image.registry.transport import RegistryTransport
 from tests.boot.conftest import Programs
 from tests.boot.test_service import Host, free_port, wait_until
 from tests.image.made_images import write_layered
@@ -81,7 +81,7 @@ def test_an_empty_disk_fills_itself_and_what_it_waits_for_is_said(
             wait_until(lambda: "has no image" in available()[1], "the boot host says what it waits for")
             assert available()[0] == "False"
             assert f"push it: provisioner image push FOLDER {registry.address}" in available()[1]
-            with Transport(open_access(parse_repository(registry.address))) as transport:
+            with RegistryTransport(open_access(parse_repository(registry.address))) as transport:
                 push_image(folder, Registry(transport), KEY.public)
             wait_until(lambda: available()[0] == "True", "the image was pulled")
             assert f"'{unique}-host'" in available()[1]

@@ -19,7 +19,7 @@ from provisioner.api.image import Artifact, NamedArtifact
 from provisioner.api.rack import LEAST_RATE_BYTES_PER_SECOND, RackStatus
 from provisioner.boot.host import cache_probe, cache_watch
 from provisioner.boot.host.cache_probe import probe
-from provisioner.boot.host.cache_watch import LANES, Cache, CacheVerdict, CacheWatch, judge_cache, least_rate_of
+from provisioner.boot.host.cache_watch import LANES, CacheVerdict, CacheWatch, RackCache, judge_cache, least_rate_of
 from provisioner.boot.rack_cache import usable_cache
 from provisioner.node.image.command_line import LEAST_RATE
 from provisioner.outbound.bulkhead import Bulkhead, Lane
@@ -278,7 +278,7 @@ def test_caches_that_hang_hold_a_few_threads_and_a_good_one_is_looked_at_all_the
 def test_a_cache_that_failed_once_waits_among_those_that_fail(mirrors: Mirrors, store: Path) -> None:
     """A hundred that go mute at once: the good ones wait for one look at each, not for three."""
     failing = rack(cache_url=f"{mirrors.url}/cache")
-    cache = Cache(f"{mirrors.url}/cache", least_rate_of(failing))
+    cache = RackCache(f"{mirrors.url}/cache", least_rate_of(failing))
     watch = watch_of(FakeSource(failing), store, FakeEvents(), lambda: NOON)
     mirrors.behaviours["cache", "manifest"] = honest(b"other")
     watch.look(cache)
@@ -299,7 +299,7 @@ def test_a_cache_that_fails_many_times_is_asked_less_often_and_comes_back_by_its
     racks, events = FakeSource(cached), FakeEvents()
     watch = watch_of(racks, store, events, lambda: NOON + timedelta(seconds=now[0]))
     watch.bulkhead = Bulkhead("cache", LANES, clock=lambda: now[0], spread=lambda: 1.0)
-    cache = Cache(f"{mirrors.url}/cache", RATE)
+    cache = RackCache(f"{mirrors.url}/cache", RATE)
 
     def look_for(minutes: int) -> list[str | None]:
         """Each half minute; what servers are told in between."""

@@ -14,7 +14,7 @@ from provisioner.api.codec import decode, encode
 from provisioner.api.meta import parse_time
 from provisioner.api.server import PowerStatus, ServerStatus
 from provisioner.boot.orders import needs
-from provisioner.boot.orders.assessment import Decision
+from provisioner.boot.orders.assessment import OrderDecision
 from provisioner.boot.orders.decide import decide
 from provisioner.boot.orders.facts import OrderFacts
 from provisioner.rules.assigned_image import next_image_name
@@ -60,15 +60,15 @@ def facts_of(row: Row) -> OrderFacts:
     )
 
 
-def run(row: Row) -> Decision:
+def run(row: Row) -> OrderDecision:
     return decide(facts_of(row), NOON + timedelta(seconds=row.seconds), NEW)
 
 
-def ready_of(decision: Decision) -> dict[str, Any]:
+def ready_of(decision: OrderDecision) -> dict[str, Any]:
     return next(c for c in decision.status["conditions"] if c["type"] == "Ready")
 
 
-def booted_of(decision: Decision) -> dict[str, Any]:
+def booted_of(decision: OrderDecision) -> dict[str, Any]:
     return next(c for c in decision.status["conditions"] if c["type"] == "Booted")
 
 
@@ -199,7 +199,7 @@ def test_deciding_again_on_what_was_written_changes_nothing(row: Row) -> None:
     assert not again.events
 
 
-def written(server_: Server, decision: Decision) -> Server:
+def written(server_: Server, decision: OrderDecision) -> Server:
     """The server with the decision in its status, as the API server would give it back."""
     body = encode(server_)
     kept = {

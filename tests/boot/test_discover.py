@@ -13,7 +13,7 @@ import pytest
 
 from provisioner.api import ObjectMeta, Rack, Server
 from provisioner.api.codec import encode
-from provisioner.api.discovery import MAX_WAITING_IN_SUBNET, Claims, Place, discovered_server
+from provisioner.api.discovery import MAX_WAITING_IN_SUBNET, Claims, RackPlace, discovered_server
 from provisioner.api.errors import Conflict, Refused, Retryable
 from provisioner.api.rack import Subnet
 from provisioner.api.server import Discovery
@@ -137,7 +137,7 @@ def test_while_the_api_server_is_away_the_trouble_is_known_and_nothing_is_lost(w
 
 def test_another_boot_host_may_be_faster(world: World) -> None:
     world.cluster.trouble = [Conflict("exists")]
-    theirs = discovered_server(claims(1), place=Place("r01", "boot"), now=datetime.now(UTC))
+    theirs = discovered_server(claims(1), place=RackPlace("r01", "boot"), now=datetime.now(UTC))
     world.cluster.others["unknown-525400000001"] = encode(theirs)
     world.discoverer.offer(claims(1))
     world.discoverer.offer(claims(2))
@@ -147,7 +147,7 @@ def test_another_boot_host_may_be_faster(world: World) -> None:
 
 def test_what_a_machine_said_is_written_though_its_server_was_made_by_one_who_died(world: World) -> None:
     world.cluster.trouble = [Conflict("exists")]
-    theirs = encode(discovered_server(claims(1), place=Place("r01", "boot"), now=datetime.now(UTC)))
+    theirs = encode(discovered_server(claims(1), place=RackPlace("r01", "boot"), now=datetime.now(UTC)))
     bare = {key: value for key, value in theirs.items() if key != "status"}
     world.cluster.others["unknown-525400000001"] = {**bare, "metadata": {**bare["metadata"], "resourceVersion": "7"}}
     world.discoverer.offer(claims(1, serial_number="S1"))
@@ -228,14 +228,14 @@ def test_who_was_offered_already_is_told_so_while_no_more_are_taken(world: World
 
 def test_who_was_accepted_or_removed_waits_no_more() -> None:
     servers = FakeSource(waits(1), server("r01-u09", acceptance="Pending"))
-    index, place = ServerIndex(servers), Place("r01", "boot")
+    index, place = ServerIndex(servers), RackPlace("r01", "boot")
     index.attach()
     assert index.count_waiting(place) == (1, 1), "a registered server that is Pending is no unknown machine"
     servers.put(replace(waits(1), spec=replace(waits(1).spec, acceptance="Accepted")))
     assert index.count_waiting(place) == (0, 0)
     servers.put(waits(2))
     servers.put(waits(3, "r02"))
-    assert (index.count_waiting(place), index.count_waiting(Place("r02", "boot"))) == ((1, 2), (1, 2))
+    assert (index.count_waiting(place), index.count_waiting(RackPlace("r02", "boot"))) == ((1, 2), (1, 2))
     servers.remove("unknown-000000000002")
     assert index.count_waiting(place) == (0, 1)
 

@@ -12,20 +12,20 @@ from hypothesis import strategies as st
 from provisioner.api.boot_stage import BOOT_STAGES, stage_order
 from provisioner.api.server import BootOrder, BootProgress
 from provisioner.api.values import MacAddress
-from provisioner.boot.observe.progress import Report, clean_message, record_report
+from provisioner.boot.observe.progress import ProgressReport, clean_message, record_report
 from tests.boot.objects import NOON, at
 
 BOOT, NEXT_BOOT = "11111111-1111-4111-8111-111111111111", "22222222-2222-4222-8222-222222222222"
 ORDER = BootOrder(id="o1", reason="FirstBoot", ordered_time=at(0), attempt=1)
 
 
-def report(stage: Any, boot_id: str | None = BOOT, message: str | None = None) -> Report:
+def report(stage: Any, boot_id: str | None = BOOT, message: str | None = None) -> ProgressReport:
     if stage in ("Firmware", "IPXE"):
         boot_id = None
-    return Report(mac=MacAddress("52:54:00:12:34:56"), stage=stage, boot_id=boot_id, message=message)
+    return ProgressReport(mac=MacAddress("52:54:00:12:34:56"), stage=stage, boot_id=boot_id, message=message)
 
 
-def replay(*reports: tuple[float, Report], order: BootOrder | None = ORDER) -> BootProgress:
+def replay(*reports: tuple[float, ProgressReport], order: BootOrder | None = ORDER) -> BootProgress:
     progress = None
     for seconds, one in reports:
         progress = record_report(progress, one, order, NOON + timedelta(seconds=seconds)) or progress

@@ -14,7 +14,7 @@ from provisioner.api import Server
 from provisioner.api.codec import decode
 from provisioner.api.errors import NotFound, Refused, Retryable
 from provisioner.api.values import MacAddress
-from provisioner.boot.observe.progress import Report
+from provisioner.boot.observe.progress import ProgressReport
 from provisioner.boot.observe.recorder import LEFT_SECONDS, MAX_REPORTS_PER_SERVER, ProgressRecorder
 from provisioner.boot.observe.server_index import ServerIndex
 from tests.boot.fake_source import FakeSource
@@ -76,7 +76,7 @@ class World:
 
     def report(self, stage: Any, message: str | None = None) -> None:
         boot_id = None if stage in ("Firmware", "IPXE") else BOOT
-        assert self.recorder.observe(Report(mac=MAC, stage=stage, boot_id=boot_id, message=message))
+        assert self.recorder.observe(ProgressReport(mac=MAC, stage=stage, boot_id=boot_id, message=message))
 
     def drain(self) -> None:
         assert self.recorder.drained(120)
@@ -248,7 +248,7 @@ def test_what_can_never_be_written_is_dropped_and_the_next_goes_on(world: World,
 
 
 def test_a_stranger_is_not_remembered(world: World) -> None:
-    assert not world.recorder.observe(Report(mac=MacAddress("52:54:00:99:99:99"), stage="IPXE"))
+    assert not world.recorder.observe(ProgressReport(mac=MacAddress("52:54:00:99:99:99"), stage="IPXE"))
     world.drain()
     assert world.cluster.writes == []
 

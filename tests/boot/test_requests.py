@@ -18,7 +18,7 @@ from provisioner.api.maintenance import (
     holding_maintenance,
 )
 from provisioner.api.server import BootOrder, JoinStatus, PowerStatus
-from provisioner.boot.orders.assessment import Decision
+from provisioner.boot.orders.assessment import OrderDecision
 from provisioner.boot.orders.decide import decide
 from tests.boot.decide_rows import (
     BOOT,
@@ -346,7 +346,7 @@ def test_an_order_of_later_days_belongs_to_no_maintenance() -> None:
 @pytest.mark.parametrize("row", [request(), ordered(), ordered("Reset"), ordered(seconds=9000, maintenance=None)])
 def test_deciding_again_on_what_was_written_changes_nothing(row: Row) -> None:
     facts, now = facts_of(row), NOON + timedelta(seconds=row.seconds)
-    first: Decision = decide(facts, now, NEW)
+    first: OrderDecision = decide(facts, now, NEW)
     again = decide(replace(facts, server=written(facts.server, first)), now, "another")
     assert not again.orders
     assert not again.revokes

@@ -16,7 +16,7 @@ from provisioner.api.errors import Refused
 from provisioner.api.server import BootOrder, Interface, ServerStatus
 from provisioner.boot.host.peer import RealPeer
 from provisioner.boot.host.web import OF_A_CLIENT, OF_ALL, boot_blueprint
-from provisioner.boot.observe.progress import Report
+from provisioner.boot.observe.progress import ProgressReport
 from provisioner.boot.observe.server_index import ServerIndex
 from tests.boot.fake_source import FakeSource
 from tests.boot.objects import at, server
@@ -33,11 +33,11 @@ class World:
     clock: float = 0.0
     trouble: str | None = None
     full: bool = False
-    reports: list[Report] = field(default_factory=list)
+    reports: list[ProgressReport] = field(default_factory=list)
     offered: list[Claims] = field(default_factory=list)
     servers: FakeSource = field(default_factory=FakeSource)
 
-    def observe(self, report: Report) -> bool:
+    def observe(self, report: ProgressReport) -> bool:
         self.reports.append(report)
         return True
 

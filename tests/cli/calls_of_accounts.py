@@ -20,7 +20,7 @@ from typing import Any, Final
 import provisioner
 from provisioner import api
 from provisioner.api.meta import Resource
-from provisioner.cli.service.groups import GROUPS, Surroundings
+from provisioner.cli.service.groups import GROUPS, GroupContext
 from provisioner.cli.service.informers import SharedInformers
 from provisioner.cluster import resources
 from provisioner.cluster.metrics import Meters
@@ -137,7 +137,7 @@ def _followed(account: str) -> list[ResourceType]:
     """What the groups of controllers that read by `account` follow: all of them by that of the process."""
     cluster: Any = FakeCluster()
     informers = SharedInformers(cluster)
-    shared = Surroundings(
+    shared = GroupContext(
         informers=informers,
         clock=lambda: datetime.now(UTC),
         boot_url="http://10.80.0.1",

@@ -13,7 +13,7 @@ from provisioner.api.meta import rfc3339, rfc3339_micro
 from provisioner.api.node_pool import NodePoolSpec
 from provisioner.api.server import BMC, ServerSpec, ServerStatus
 from provisioner.api.server_status import BootOrder, CheckResult, PowerStatus, Verification
-from provisioner.cli.why.subject import Subject
+from provisioner.cli.why.subject import ServerSubject
 from provisioner.cluster.recent_events import RecentEvents
 
 NOON = datetime(2026, 1, 2, 12, 0, 0, tzinfo=UTC)
@@ -158,9 +158,9 @@ def subject(
     *maintenances: Maintenance,
     events: tuple[dict[str, Any], ...] | None = (),
     no_node: bool = False,
-) -> Subject:
+) -> ServerSubject:
     pool = NodePool(metadata=ObjectMeta(name="gpu"), spec=NodePoolSpec(image_ref="gpu-node-2"))
-    return Subject(
+    return ServerSubject(
         server=server_ or server(),
         node=None if no_node else node_ or node(),
         pool=pool,
@@ -170,7 +170,7 @@ def subject(
     )
 
 
-def never_booted() -> Subject:
+def never_booted() -> ServerSubject:
     words = "no boot was ordered: Image gpu-node-2 is not available: publish it on a boot host"
     fresh = server(
         lifecycle="Accepted", order=None, boot_stage=None, boot_id=None, image_ref=None, image_digest=None,
@@ -183,7 +183,7 @@ def never_booted() -> Subject:
     return subject(fresh, no_node=True)
 
 
-def failed_verification() -> Subject:
+def failed_verification() -> ServerSubject:
     failed = CheckResult(
         name="InfinibandPorts",
         result="Failed",
@@ -202,7 +202,7 @@ def failed_verification() -> Subject:
     return subject(checked, node(taints=(taint("verification", "NoExecute"),)))
 
 
-def failed_maintenance() -> Subject:
+def failed_maintenance() -> ServerSubject:
     words = "every reboot method was tried; the Node reports the old boot still: look at its console"
     ended = maintenance(
         requestor(name="condition-reimage", user=None),
@@ -231,7 +231,7 @@ def failed_maintenance() -> Subject:
     )
 
 
-def waits_for_a_job() -> Subject:
+def waits_for_a_job() -> ServerSubject:
     waiting = maintenance(
         phase="Waiting",
         blockers=(
@@ -248,7 +248,7 @@ def waits_for_a_job() -> Subject:
     ))))  # fmt: skip
 
 
-def deadline_announced() -> Subject:
+def deadline_announced() -> ServerSubject:
     told = maintenance(
         requestor(policy="Deadline", deadline_time=rfc3339(NOON + timedelta(minutes=10))),
         phase="Waiting",
@@ -262,7 +262,7 @@ def deadline_announced() -> Subject:
     return subject(None, None, told)
 
 
-def blocked_by_a_budget() -> Subject:
+def blocked_by_a_budget() -> ServerSubject:
     draining = maintenance(
         phase="Draining",
         blockers=(
@@ -284,7 +284,7 @@ def blocked_by_a_budget() -> Subject:
     return subject(server(lifecycle="Maintenance"), keeps_out, draining)
 
 
-def boots_by_kexec() -> Subject:
+def boots_by_kexec() -> ServerSubject:
     under_way = maintenance(
         phase="Rebooting",
         reboot=attempt("Kexec", began=40, lasted=180),
@@ -308,7 +308,7 @@ def boots_by_kexec() -> Subject:
     return subject(booting, node(taints=(taint("maintenance", "NoSchedule", f"{NAME}-3"),)), under_way)
 
 
-def fell_back_to_reset() -> Subject:
+def fell_back_to_reset() -> ServerSubject:
     second = maintenance(
         phase="Rebooting",
         attempts=(attempt("Kexec", "TimedOut", "no new boot was seen", began=230, lasted=180),),
@@ -324,7 +324,7 @@ def fell_back_to_reset() -> Subject:
     return subject(server(lifecycle="Maintenance"), None, second)
 
 
-def lost_its_image() -> Subject:
+def lost_its_image() -> ServerSubject:
     words = (
         "Image 'gpu-node-2' does not exist; remedy: on the boot host: provisioner image publish DIRECTORY --store "
         "IMAGE-STORE --key IMAGE.PUB"
@@ -340,12 +340,12 @@ def lost_its_image() -> Subject:
     return subject(server(lifecycle="Maintenance"), None, waiting)
 
 
-def held() -> Subject:
+def held() -> ServerSubject:
     asked = node_condition("provisioner.dev/HoldRequested", "True", "Held", "ada: its fan", hours=3)
     return subject(server(lifecycle="Held"), node(asked, taints=(taint("hold", "NoSchedule"),)))
 
 
-def idle() -> Subject:
+def idle() -> ServerSubject:
     done = maintenance(
         number=2,
         phase="Completed",
@@ -356,7 +356,7 @@ def idle() -> Subject:
     return subject(None, None, done, events=(event("MaintenanceCompleted", "boot boot-7 runs it", hours=30),))
 
 
-def without_bmc_credentials() -> Subject:
+def without_bmc_credentials() -> ServerSubject:
     """Its boot is late, as its BMC cannot be told."""
     order = BootOrder(id="o1", reason="FirstBoot", ordered_time=before(minutes=5), attempt=1, image_ref="gpu-node-1")
     found = server(

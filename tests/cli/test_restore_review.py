@@ -9,7 +9,7 @@ from typing import Any
 from provisioner.api import Maintenance, NodePool, Server
 from provisioner.api.codec import decode
 from provisioner.api.meta import rfc3339_micro
-from provisioner.cli.restore.review import Finding, Past, denied_credentials, review
+from provisioner.cli.restore.review import Past, ReviewFinding, denied_credentials, review
 from tests.api.objects import maintenance, node_pool, server
 
 NOW = datetime(2026, 11, 24, 12, 0, tzinfo=UTC)
@@ -45,7 +45,7 @@ def past(**changes: Any) -> Past:
     return Past(**good | changes)
 
 
-def only(found: list[Finding]) -> Finding:
+def only(found: list[ReviewFinding]) -> ReviewFinding:
     (finding,) = found
     return finding
 

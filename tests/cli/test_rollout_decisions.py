@@ -25,7 +25,7 @@ def view_of(world: World) -> PoolView:
     return read_view(world.cluster, world.cluster.read(NodePool, world.pool_name), world.clock.now)
 
 
-def decide(world: World, decision: Callable[[PoolView], changes.Change]) -> changes.Change:
+def decide(world: World, decision: Callable[[PoolView], changes.PoolChange]) -> changes.PoolChange:
     """As the command does it."""
     body = world.cluster.get(of(NodePool), world.pool_name)
     change = decision(view_of(world))
@@ -34,7 +34,7 @@ def decide(world: World, decision: Callable[[PoolView], changes.Change]) -> chan
     return change
 
 
-def start(world: World, name: str) -> changes.Change:
+def start(world: World, name: str) -> changes.PoolChange:
     image = world.cluster.read(Image, world.images[name])
     return decide(world, lambda view: changes.begin(view, image.name, image))
 

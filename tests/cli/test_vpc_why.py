@@ -14,10 +14,10 @@ from provisioner.cli.kubectl.failing import BadInput
 from provisioner.cli.kubectl.printing import WIDTH
 from provisioner.cli.vpc.attachment_screen import render_attachment
 from provisioner.cli.vpc.reasons import present_trouble
-from provisioner.cli.vpc.references import Port, Reference, read_port, read_reference
+from provisioner.cli.vpc.references import AttachmentReference, PortReference, read_port, read_reference
 from provisioner.cli.vpc.standing import standing_of
 from provisioner.cli.vpc.status_command import render_vpc, render_vpcs
-from provisioner.cli.vpc.traffic import Foreign, Traffic
+from provisioner.cli.vpc.traffic import ForeignNamespace, Traffic
 from provisioner.cli.vpc.traffic_screen import render_foreign, render_traffic
 from provisioner.cli.vpc.why_command import read_packets, report, traffic_report
 from provisioner.network.control.compile.passage import Packets, Side, judge_passage
@@ -128,13 +128,16 @@ def test_what_was_said_of_an_older_spec_counts_for_nothing() -> None:
 @pytest.mark.parametrize(
     ("text", "expected"),
     [
-        ("r01-u01", Reference(text="r01-u01", namespace=None, name="r01-u01", function=None)),
-        ("r01-u01/pf0vf3", Reference(text="r01-u01/pf0vf3", namespace=None, name="r01-u01", function="pf0vf3")),
-        ("vpca/a", Reference(text="vpca/a", namespace=None, name="a", function=None)),
-        ("green/a", Reference(text="green/a", namespace="green", name="a", function=None)),
+        ("r01-u01", AttachmentReference(text="r01-u01", namespace=None, name="r01-u01", function=None)),
+        (
+            "r01-u01/pf0vf3",
+            AttachmentReference(text="r01-u01/pf0vf3", namespace=None, name="r01-u01", function="pf0vf3"),
+        ),
+        ("vpca/a", AttachmentReference(text="vpca/a", namespace=None, name="a", function=None)),
+        ("green/a", AttachmentReference(text="green/a", namespace="green", name="a", function=None)),
     ],
 )
-def test_an_attachment_is_named_in_several_ways(text: str, expected: Reference) -> None:
+def test_an_attachment_is_named_in_several_ways(text: str, expected: AttachmentReference) -> None:
     assert read_reference(text) == expected
 
 
@@ -145,7 +148,7 @@ def test_what_names_no_attachment_is_refused(text: str) -> None:
 
 
 def test_the_attachment_of_the_first_function_is_named_as_the_server() -> None:
-    assert read_port("r01-u01") == Port(server="r01-u01", function="pf0")
+    assert read_port("r01-u01") == PortReference(server="r01-u01", function="pf0")
     assert read_port("r01-u01").attachment_name == "r01-u01"
     assert read_port("r01-u01/pf0vf3").attachment_name == "r01-u01-pf0vf3"
     for text in ("/pf0", "r01-u01/", "r01-u01/eth0", "r01-u01/pf0/pf1"):
@@ -243,7 +246,7 @@ def test_of_a_namespace_that_may_not_be_read_what_ones_own_shows_is_told(
     peers: tuple[str, ...], spec: dict[str, Any], words: str
 ) -> None:
     sender = a_side("a", "10.1.0.3", vpc=a_bare_vpc(peers=peers), **spec)
-    told = render_foreign(Foreign(sender=sender, namespace="green", text="green/b"))
+    told = render_foreign(ForeignNamespace(sender=sender, namespace="green", text="green/b"))
     assert words in " ".join(told.split())
 
 

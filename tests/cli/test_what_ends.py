@@ -8,7 +8,7 @@ import pytest
 
 from provisioner.api.errors import Forbidden
 from provisioner.cli.kubectl.asking import NAMED_NODES, NAMED_PODS, tell_what_ends
-from provisioner.cli.kubectl.targets import Target
+from provisioner.cli.kubectl.targets import ServerTarget
 from provisioner.cluster.client import Cluster, ListResult
 from tests.boot.objects import server
 
@@ -38,7 +38,7 @@ class Pods:
 
 
 def told(pods: Pods, nodes: int, capsys: pytest.CaptureFixture[str]) -> list[str]:
-    targets = [Target(server=server(f"r01-u{number:02d}"), node=None) for number in range(1, nodes + 1)]
+    targets = [ServerTarget(server=server(f"r01-u{number:02d}"), node=None) for number in range(1, nodes + 1)]
     tell_what_ends(cast(Cluster, pods), targets)
     out, err = capsys.readouterr()
     assert out == "", "what programs read stays as it is"

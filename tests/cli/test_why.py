@@ -20,9 +20,9 @@ from provisioner.api.rollout_status import ReleasedImage, RolloutStatus
 from provisioner.api.server_status import BootOrder, CheckResult, JoinStatus, UpgradeFailure
 from provisioner.cli.kubectl.printing import WIDTH
 from provisioner.cli.kubectl.status_command import render_status
-from provisioner.cli.kubectl.targets import Target
+from provisioner.cli.kubectl.targets import ServerTarget
 from provisioner.cli.why.screen import render_why
-from provisioner.cli.why.subject import Subject
+from provisioner.cli.why.subject import ServerSubject
 from provisioner.cluster.leadership import SERVER_GROUPS, NoLeader
 from provisioner.cluster.recent_events import RecentEvents
 from tests.cli.rollout_situations import an_image
@@ -180,7 +180,7 @@ def test_why_says_when_the_checks_of_a_reimaged_node_have_failed_for_good() -> N
 def test_why_and_status_lead_with_the_cause_and_why_has_a_line_for_its_remedy() -> None:
     found = SITUATIONS["without-bmc-credentials"]()
     assert section(render_why(found), "you can").startswith("you can kubectl -n provisioner-bmcs create secret generic")
-    line = render_status([Target(server=found.server, node=None)], (), NOON).splitlines()[1]
+    line = render_status([ServerTarget(server=found.server, node=None)], (), NOON).splitlines()[1]
     assert "CredentialsMissing: Secret provisioner-bmcs/r01-bmc does not exist" in line
 
 
@@ -210,7 +210,7 @@ def test_status_says_of_each_line_that_waits_that_no_controller_leads() -> None:
         (found.server, found.maintenances) for found in (SITUATIONS["idle"](), subject(None, None, maintenance()))
     ]
     lines = [
-        render_status([Target(server=s, node=None)], ms, NOON, no_leader=NoLeader(SERVER_GROUPS)).splitlines()[1]
+        render_status([ServerTarget(server=s, node=None)], ms, NOON, no_leader=NoLeader(SERVER_GROUPS)).splitlines()[1]
         for s, ms in targets
     ]
     assert ["no controller leads" in line for line in lines] == [False, True]
@@ -222,16 +222,18 @@ def test_events_that_may_not_be_read_are_said_to_be_so() -> None:
 
 @pytest.mark.parametrize("wide", [False, True])
 def test_golden_status_is_a_line_each(wide: bool) -> None:
-    chosen: list[Callable[[], Subject]] = [SITUATIONS[s] for s in ("idle", "waits-for-a-job", "failed-verification")]
+    chosen: list[Callable[[], ServerSubject]] = [
+        SITUATIONS[s] for s in ("idle", "waits-for-a-job", "failed-verification")
+    ]
     tables = []
     for situation in chosen:
         found = situation()
-        target = Target(server=found.server, node=found.node)
+        target = ServerTarget(server=found.server, node=found.node)
         tables.append(render_status([target], found.maintenances, NOON, wide=wide))
     assert_golden("cli/status-wide.txt" if wide else "cli/status.txt", "\n".join(tables))
 
 
-def in_a_rollout(found: Subject, **rollout: Any) -> Subject:
+def in_a_rollout(found: ServerSubject, **rollout: Any) -> ServerSubject:
     assert found.pool is not None
     moving = RolloutStatus(
         image_ref="gpu-node-2", previous_image_ref="gpu-node-1", started_time=before(hours=1),

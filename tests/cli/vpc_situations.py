@@ -9,7 +9,7 @@ from typing import Any, Final
 from provisioner.api import VPC, DPUNetwork, NetworkClaim, SecurityGroup, Server, VPCAttachment
 from provisioner.api.codec import decode
 from provisioner.api.meta import rfc3339
-from provisioner.cli.vpc.subject import Hidden, Subject
+from provisioner.cli.vpc.subject import AttachmentSubject, Hidden
 from tests.network.control import objects
 
 NOON: Final = datetime(2026, 1, 2, 12, tzinfo=UTC)
@@ -103,7 +103,7 @@ def own_claims() -> dict[str, NetworkClaim]:
     }
 
 
-def a_subject(attachment: VPCAttachment | None = None, **changes: Any) -> Subject:
+def a_subject(attachment: VPCAttachment | None = None, **changes: Any) -> AttachmentSubject:
     """As an administrator sees it, all of it well but for the attachment and `changes`."""
     known: dict[str, Any] = {
         "attachment": attachment or an_attachment(),
@@ -115,10 +115,10 @@ def a_subject(attachment: VPCAttachment | None = None, **changes: Any) -> Subjec
         "claims": own_claims(),
         "now": NOON,
     }
-    return Subject(**known | changes)
+    return AttachmentSubject(**known | changes)
 
 
-def as_a_tenant(subject: Subject) -> Subject:
+def as_a_tenant(subject: AttachmentSubject) -> AttachmentSubject:
     """The same as its tenant sees it."""
     return a_subject(
         subject.attachment,
@@ -137,44 +137,44 @@ NOT_CONFIRMED = (
 )
 
 
-def not_confirmed() -> Subject:
+def not_confirmed() -> AttachmentSubject:
     return a_subject(an_attachment(message=NOT_CONFIRMED), network=a_network(6))
 
 
-def blamed() -> Subject:
+def blamed() -> AttachmentSubject:
     words = "`nft` was refused: no such table; port pf0 is isolated until it succeeds"
     network = a_network(6, reason="KernelRefused", message=words)
     return a_subject(an_attachment(message=NOT_CONFIRMED), network=network)
 
 
-def enforced() -> Subject:
+def enforced() -> AttachmentSubject:
     words = f"DPU '{CARD}' has confirmed it"
     return a_subject(an_attachment(status="True", reason="Enforced", message=words))
 
 
-def quarantined() -> Subject:
+def quarantined() -> AttachmentSubject:
     words = "nothing passes, as spec.quarantined asks: set it to false to let it in again"
     told = {"addresses": ["10.1.0.3"], "gateways": ["10.1.0.2"], "dpuRef": CARD, "forwardingState": "Quarantined"}
     return a_subject(an_attachment(reason="Quarantined", message=words, told=told, quarantined=True))
 
 
-def without_tenant() -> Subject:
+def without_tenant() -> AttachmentSubject:
     words = f"pf0 of Server '{SERVER}' is not assigned to namespace '{TENANT}', or there is no such Server"
     attachment = an_attachment(reason="ServerNotAssigned", message=words, told={})
     return a_subject(attachment, server=a_server(None), network=None, claims={})
 
 
-def of_another_tenant() -> Subject:
+def of_another_tenant() -> AttachmentSubject:
     found = without_tenant()
     return a_subject(found.attachment, server=a_server("green"), network=None, claims={})
 
 
-def without_a_dpu() -> Subject:
+def without_a_dpu() -> AttachmentSubject:
     words = f"Server '{SERVER}' has no DPU, and nothing else enforces a VPC"
     return a_subject(an_attachment(reason="NoDPU", message=words, told={}), dpus=(), network=None, claims={})
 
 
-def pool_exhausted() -> Subject:
+def pool_exhausted() -> AttachmentSubject:
     words = "VPC 'main' has no VXLAN network identifier: all of NetworkPool 'default' are in use"
     condition = ready("False", "VNIsExhausted", words)
     waits = "VPC 'main' has no VXLAN network identifier yet: its condition Ready tells why"
@@ -182,7 +182,7 @@ def pool_exhausted() -> Subject:
     return a_subject(attachment, vpc=a_vpc(vni=None, conditions=[condition]), network=a_network(7), claims={})
 
 
-def waits_for_another_dpu() -> Subject:
+def waits_for_another_dpu() -> AttachmentSubject:
     """The address that it wishes was another's until now."""
     address = "vni-10001.10.1.0.9"
     claim = a_claim(
@@ -195,22 +195,22 @@ def waits_for_another_dpu() -> Subject:
     return a_subject(attachment, claims={port: own_claims()[port], address: claim})
 
 
-def unobserved() -> Subject:
+def unobserved() -> AttachmentSubject:
     return a_subject(an_attachment(reason=None, told={}), claims={})
 
 
-def confirmed_and_not_taken_up() -> Subject:
+def confirmed_and_not_taken_up() -> AttachmentSubject:
     return a_subject(an_attachment(message=NOT_CONFIRMED), network=a_network(7))
 
 
-def lacks_a_group() -> Subject:
+def lacks_a_group() -> AttachmentSubject:
     words = "there is no SecurityGroup 'web', which it names, so that nothing passes"
     attachment = an_attachment(reason="SecurityGroupNotFound", message=words, securityGroupRefs=["web", "ssh"])
     ssh = decode(SecurityGroup, objects.group(TENANT, "ssh"))
     return a_subject(attachment, groups={"ssh": ssh})
 
 
-SITUATIONS: Final[Mapping[str, Callable[[], Subject]]] = {
+SITUATIONS: Final[Mapping[str, Callable[[], AttachmentSubject]]] = {
     "enforced": enforced,
     "quarantined": quarantined,
     "without-tenant": without_tenant,

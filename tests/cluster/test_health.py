@@ -16,7 +16,7 @@ from provisioner.api.errors import Retryable
 from provisioner.cluster.controller import Controller
 from provisioner.cluster.health import process as process_health
 from provisioner.cluster.health import server as health_server
-from provisioner.cluster.health.checks import Check, Verdict, answer, ill, well
+from provisioner.cluster.health.checks import Check, HealthVerdict, answer, ill, well
 from provisioner.cluster.health.process import WORK_SECONDS, Process
 from provisioner.cluster.health.server import MAX_CONNECTIONS, HealthServer
 from provisioner.cluster.informer import Informer
@@ -82,7 +82,7 @@ def test_an_answer_is_ok_or_a_line_for_each_check() -> None:
 
 
 def test_a_check_that_raises_has_failed_and_tells_no_secret() -> None:
-    def broken() -> Verdict:
+    def broken() -> HealthVerdict:
         raise RuntimeError("password=hunter2")
 
     status, body = answer("healthz", (Check("a", broken), Check("b", well)), verbose=True)

@@ -24,7 +24,7 @@ from provisioner.api.schema import GROUP, VERSION
 from provisioner.cli.service.manifests import crds
 from provisioner.cluster.client import Cluster, Object
 from provisioner.cluster.resources import CRDS, NAMESPACES, ResourceType, of
-from provisioner.cluster.storage_migration import BEGUN, Progress, migrate
+from provisioner.cluster.storage_migration import BEGUN, MigrationProgress, migrate
 from tests.api.objects import rack, server, subnet, vpc
 from tests.people import BOOT, kubeconfig_of, until
 
@@ -96,7 +96,7 @@ def content(body: Object) -> Object:
     }
 
 
-def migrate_now(admin: Cluster, kind: type[Resource], **changes: Any) -> Progress:
+def migrate_now(admin: Cluster, kind: type[Resource], **changes: Any) -> MigrationProgress:
     arguments: dict[str, Any] = {"settle_seconds": 1.0, "pause_seconds": 0.0, "sleep": time.sleep} | changes
     return migrate(admin, f"{kind.KIND.plural}.{GROUP}", **arguments)
 
@@ -162,7 +162,7 @@ def test_who_was_interrupted_goes_on_with_the_rest_alone(
     serve(admin, Rack, NEW_SERVED)
     serve(admin, Rack, NEW_STORED)
 
-    def power_fails(progress: Progress) -> None:
+    def power_fails(progress: MigrationProgress) -> None:
         # Racks of other tests, if there are any, may come first.
         if [in_etcd(of(Rack), name)["apiVersion"] for name in names].count(f"{GROUP}/{NEW}") == 3:
             raise KeyboardInterrupt

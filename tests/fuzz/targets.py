@@ -17,7 +17,7 @@ from provisioner.attestation.authenticode import authenticode_sha256
 from provisioner.attestation.event_log.parse import LARGEST_LOG_BYTES
 from provisioner.attestation.tpm.wire import MalformedTpmData
 from provisioner.boot.capture.read import read_messages
-from provisioner.boot.dhcp.discovery import Discovery
+from provisioner.boot.dhcp.discovery import LentAddresses
 from provisioner.boot.metrics.requests import read_line
 from provisioner.boot.observe.trace.lines import http_words
 from provisioner.image.finished.manifest import decode as read_image_manifest
@@ -65,7 +65,7 @@ def _responder() -> Responder:
 
 def _dhcp(data: bytes) -> None:
     responder = _responder()
-    responder.discovery = Discovery(60, responder.table.is_taken)  # so that each input meets the same
+    responder.discovery = LentAddresses(60, responder.table.is_taken)  # so that each input meets the same
     for arrival in (DIRECT, UNICAST):
         outcome = responder.answer(data, arrival)
         assert outcome.reply is None or len(outcome.reply) < 10_000

@@ -30,8 +30,8 @@ from provisioner.api.pool_settings import (
 )
 from provisioner.api.server import BootOrder, Interface, JoinStatus, ServerStatus
 from provisioner.health.checked_node import CheckedNode, read_node
-from provisioner.health.decision import Decision
-from provisioner.health.situation import Situation
+from provisioner.health.decision import HealthDecision
+from provisioner.health.situation import CheckInputs
 from tests.boot.objects import DIGEST, image, pool, server
 
 NOON = datetime(2026, 1, 2, 12, 0, 0, tzinfo=UTC)
@@ -165,7 +165,7 @@ def booted(**status: Any) -> Server:
     return server(status=replace(wanted, **status), interfaces=(Interface(name="ib0", mac_address=FABRIC_MAC),))
 
 
-def situation(**parts: Any) -> Situation:
+def situation(**parts: Any) -> CheckInputs:
     good: dict[str, Any] = {
         "server": booted(),
         "pool": strict_pool(),
@@ -173,10 +173,10 @@ def situation(**parts: Any) -> Situation:
         "node": node(),
         "clock_skew_seconds": 0.2,
     }
-    return Situation(**{**good, **parts})
+    return CheckInputs(**{**good, **parts})
 
 
-def carried_on(before: Situation, decision: Decision, **parts: Any) -> Situation:
+def carried_on(before: CheckInputs, decision: HealthDecision, **parts: Any) -> CheckInputs:
     """The situation after `decision` was written."""
     body = to_json(before.server) | {"status": to_json(before.server.status) | decision.status}
     others = [c for c in to_json(before.server.status).get("conditions", ()) if c["type"] != "Verified"]

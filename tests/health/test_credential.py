@@ -8,8 +8,8 @@ from provisioner.api.codec import from_json
 from provisioner.api.meta import Condition
 from provisioner.api.server import Verification
 from provisioner.health.decide import decide
-from provisioner.health.decision import Decision
-from provisioner.health.situation import Situation
+from provisioner.health.decision import HealthDecision
+from provisioner.health.situation import CheckInputs
 from tests.health.objects import after, carried_on, situation
 
 CONTESTED = Condition(
@@ -21,19 +21,19 @@ CONTESTED = Condition(
 )
 
 
-def contested(world: Situation) -> Situation:
+def contested(world: CheckInputs) -> CheckInputs:
     status = world.server.status
     return replace(
         world, server=replace(world.server, status=replace(status, conditions=(*status.conditions, CONTESTED)))
     )
 
 
-def failed(decision: Decision) -> list[str]:
+def failed(decision: HealthDecision) -> list[str]:
     found = from_json(Verification, decision.status["verification"])
     return [each.name for each in found.checks if each.result == "Failed"]
 
 
-def verified(decision: Decision) -> str:
+def verified(decision: HealthDecision) -> str:
     (found,) = (each for each in decision.status["conditions"] if each["type"] == "Verified")
     return str(found["status"])
 

@@ -13,9 +13,9 @@ from provisioner.api.codec import from_json
 from provisioner.api.node_contract import VERIFICATION_RELEASE_REQUESTED, VERIFICATION_RETRY_REQUESTED
 from provisioner.api.server import JoinStatus, Verification
 from provisioner.health.decide import PAUSE, decide
-from provisioner.health.decision import Decision
+from provisioner.health.decision import HealthDecision
 from provisioner.health.jobs.outcome import JobState
-from provisioner.health.situation import Situation
+from provisioner.health.situation import CheckInputs
 from tests.health.objects import (
     BOOT,
     DIGEST,
@@ -39,25 +39,25 @@ FAILED = JobState(phase="Failed", reason="CheckFailed", message="0 GB/s")
 BROKEN = good_facts(cpus=127)
 
 
-def verified(decision: Decision) -> Condition:
+def verified(decision: HealthDecision) -> Condition:
     (found,) = (c for c in decision.status["conditions"] if c["type"] == "Verified")
     return from_json(Condition, found)
 
 
-def verification(decision: Decision) -> Verification:
+def verification(decision: HealthDecision) -> Verification:
     return from_json(Verification, decision.status["verification"])
 
 
-def said(decision: Decision) -> tuple[str, str]:
+def said(decision: HealthDecision) -> tuple[str, str]:
     condition = verified(decision)
     return condition.status, condition.reason
 
 
-def reasons(decision: Decision) -> list[str]:
+def reasons(decision: HealthDecision) -> list[str]:
     return [event.reason for event in decision.events]
 
 
-def run(world: Situation, *steps: tuple[float, dict[str, Any]]) -> tuple[Situation, Decision]:
+def run(world: CheckInputs, *steps: tuple[float, dict[str, Any]]) -> tuple[CheckInputs, HealthDecision]:
     """Decide at each moment with those parts changed, each decision written before the next."""
     decision = None
     for seconds, parts in steps:
@@ -68,7 +68,7 @@ def run(world: Situation, *steps: tuple[float, dict[str, Any]]) -> tuple[Situati
     return world, decision
 
 
-def failed_for_good() -> Situation:
+def failed_for_good() -> CheckInputs:
     world, decision = run(situation(node=node(BROKEN)), (0, {}), (60, {}))
     assert said(decision) == ("False", "Processors")
     return world

@@ -15,7 +15,7 @@ from cryptography.x509.oid import NameOID
 import provisioner
 from provisioner.api.errors import NeedsHuman
 from provisioner.image.base import Base
-from provisioner.image.build import Built, Request, build_image
+from provisioner.image.build import BuildRequest, Built, build_image
 from provisioner.image.finished.sign import SecretKey
 from provisioner.image.foreign import find_foreign
 from provisioner.image.inputs import base_fingerprint
@@ -63,7 +63,7 @@ def join_ca() -> Path:
 @pytest.fixture(scope="session")
 def request_of_tests(
     recipe: Recipe, signing_key: SecretKey, join_ca: Path, binaries: Binaries, tmp_path_factory: pytest.TempPathFactory
-) -> Request:
+) -> BuildRequest:
     """A build of the real recipe for Debian. 1 to 2 minutes the first time."""
     need_root("build an image")
     installed("mmdebstrap")
@@ -72,7 +72,7 @@ def request_of_tests(
         archives = choose_archives(distribution, read_sources())
     except NeedsHuman as error:
         missing(f"a mirror of Debian ({error})", "add one to APT's sources")
-    return Request(
+    return BuildRequest(
         recipe=recipe,
         choices=Choices(architecture="x86_64", distribution=distribution, archives=archives),
         ingredients=Ingredients(
@@ -88,7 +88,7 @@ def request_of_tests(
 
 
 @pytest.fixture(scope="session")
-def built(request_of_tests: Request) -> Built:
+def built(request_of_tests: BuildRequest) -> Built:
     """The image; 1 to 2 minutes the first time on a machine, less when only code has changed."""
     return build_image(request_of_tests, lambda phase, outcome, seconds: print(phase, outcome, f"{seconds:.1f} s"))
 
@@ -102,7 +102,7 @@ def stage1_key() -> SecretKey:
 @pytest.fixture(scope="session")
 def stage1(
     request: pytest.FixtureRequest,
-    request_of_tests: Request,
+    request_of_tests: BuildRequest,
     recipe: Recipe,
     stage1_key: SecretKey,
     tmp_path_factory: pytest.TempPathFactory,

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from provisioner.image.finished.manifest import File, Layer, Manifest
+from provisioner.image.finished.manifest import FileDigest, Layer, Manifest
 
 IMAGES = Path(__file__).parents[2] / "images"
 RECIPE = IMAGES / "gpu-node"
@@ -18,15 +18,15 @@ MANIFEST = Manifest(
     recipe="gpu-node",
     distribution="debian-13",
     architecture="x86_64",
-    kernel=File("11" * 32, 12171200),
-    stage1=File("22" * 32, 5400721),
+    kernel=FileDigest("11" * 32, 12171200),
+    stage1=FileDigest("22" * 32, 5400721),
     layers=(
-        Layer("base", File("33" * 32, 118400000)),
-        Layer("driver", File("44" * 32, 101000000)),
-        Layer("kubelet", File("55" * 32, 18400000)),
-        Layer("site", File("66" * 32, 1200000)),
+        Layer("base", FileDigest("33" * 32, 118400000)),
+        Layer("driver", FileDigest("44" * 32, 101000000)),
+        Layer("kubelet", FileDigest("55" * 32, 18400000)),
+        Layer("site", FileDigest("66" * 32, 1200000)),
     ),
-    documents={"sizes": File("88" * 32, 20000), "sbom": File("77" * 32, 900000)},
+    documents={"sizes": FileDigest("88" * 32, 20000), "sbom": FileDigest("77" * 32, 900000)},
     kernel_arguments=("quiet", "loglevel=4"),
     versions={"kernel": "6.12.117+deb13-amd64", "kubelet": "v1.36.3", "containerd": "1.7.24~ds1-6"},
 )
@@ -34,9 +34,9 @@ MANIFEST_OF_FORMAT_1 = Manifest(
     recipe="gpu-node",
     distribution="debian-13",
     architecture="x86_64",
-    kernel=File("11" * 32, 12171200),
-    stage1=File("22" * 32, 5400721),
-    layers=(Layer("root", File("33" * 32, 118400000)),),
+    kernel=FileDigest("11" * 32, 12171200),
+    stage1=FileDigest("22" * 32, 5400721),
+    layers=(Layer("root", FileDigest("33" * 32, 118400000)),),
     kernel_arguments=("quiet", "loglevel=4"),
     versions={"kernel": "6.12.117+deb13-amd64", "kubelet": "v1.36.3", "containerd": "1.7.24~ds1-6"},
     format=1,

@@ -16,7 +16,7 @@ import pytest
 
 from provisioner.cli.kubectl.shell_pod import shell_pod
 from provisioner.image.base import Base
-from provisioner.image.build import Built, Request, build_image
+from provisioner.image.build import BuildRequest, Built, build_image
 from provisioner.image.containerd.pause import REFERENCE
 from provisioner.image.finished.check import check_image
 from provisioner.image.finished.store import layer_files
@@ -49,11 +49,11 @@ def root(built: Built, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Pat
 
 
 @pytest.fixture(scope="module")
-def base(request_of_tests: Request, built: Built) -> Base:
+def base(request_of_tests: BuildRequest, built: Built) -> Base:
     return Base(request_of_tests.cache / "base" / base_fingerprint(request_of_tests.recipe, request_of_tests.choices))
 
 
-def test_the_image_is_whole_signed_and_small(built: Built, request_of_tests: Request) -> None:
+def test_the_image_is_whole_signed_and_small(built: Built, request_of_tests: BuildRequest) -> None:
     manifest = check_image(built.folder, request_of_tests.key.public).manifest
     assert [layer.name for layer in manifest.layers] == ["base", "kubelet", "site"]
     assert sum(layer.file.size_bytes for layer in manifest.layers) <= 130_000_000
@@ -61,7 +61,7 @@ def test_the_image_is_whole_signed_and_small(built: Built, request_of_tests: Req
     assert {"kernel", "kubelet", "containerd", "runc", "systemd"} <= set(manifest.versions)
 
 
-def test_the_same_inputs_are_not_built_again(built: Built, request_of_tests: Request) -> None:
+def test_the_same_inputs_are_not_built_again(built: Built, request_of_tests: BuildRequest) -> None:
     said: list[str] = []
     again = build_image(request_of_tests, lambda phase, outcome, seconds: said.append(phase))
     assert (again.folder, again.reused, said) == (built.folder, True, [])
@@ -69,7 +69,7 @@ def test_the_same_inputs_are_not_built_again(built: Built, request_of_tests: Req
 
 @pytest.mark.timeout(2400)
 def test_an_image_that_is_lost_is_built_again_with_the_same_digest(
-    built: Built, request_of_tests: Request, tmp_path: Path
+    built: Built, request_of_tests: BuildRequest, tmp_path: Path
 ) -> None:
     """In CI from nothing: the cache with its packages is lost, too (3 minutes).
 
@@ -104,7 +104,7 @@ def changed_parts(built: Built, changed: Built) -> set[str]:
 
 
 def test_another_kubelet_is_another_layer_and_nothing_else(
-    built: Built, request_of_tests: Request, tmp_path: Path
+    built: Built, request_of_tests: BuildRequest, tmp_path: Path
 ) -> None:
     ingredients = dataclasses.replace(request_of_tests.ingredients, kubelet=made_kubelet(tmp_path))
     said: dict[str, str] = {}
@@ -120,7 +120,7 @@ def test_another_kubelet_is_another_layer_and_nothing_else(
 
 
 def test_another_ca_and_agent_are_another_site(
-    built: Built, request_of_tests: Request, join_ca: Path, tmp_path: Path
+    built: Built, request_of_tests: BuildRequest, join_ca: Path, tmp_path: Path
 ) -> None:
     another = tmp_path / "join-ca.pem"
     another.write_bytes(join_ca.read_bytes() * 2)
@@ -139,7 +139,7 @@ def test_another_ca_and_agent_are_another_site(
 
 
 def test_a_recipe_may_have_all_layers_packed_into_one(
-    built: Built, request_of_tests: Request, root: Path, tmp_path: Path
+    built: Built, request_of_tests: BuildRequest, root: Path, tmp_path: Path
 ) -> None:
     # Packed in a hurry, it is over the budget.
     gates = dataclasses.replace(request_of_tests.recipe.gates, root_budget_bytes=150_000_000)
@@ -155,7 +155,7 @@ def test_a_recipe_may_have_all_layers_packed_into_one(
     assert names - {""} == {f"/{path.relative_to(root)}" for path in root.rglob("*")}
 
 
-def packages(request: Request) -> list[bytes]:
+def packages(request: BuildRequest) -> list[bytes]:
     """What tells the versions of the packages in the base of this request."""
     base = Base(request.cache / "base" / base_fingerprint(request.recipe, request.choices))
     changelogs = sorted(base.stage1_packages.glob("usr/share/doc/*/changelog.Debian*.gz"))

@@ -10,9 +10,9 @@ import pytest
 
 from lab.tools import ARM64_PACKAGES
 from provisioner.api.errors import NeedsHuman
-from provisioner.image.build import Request, build_image
+from provisioner.image.build import BuildRequest, build_image
 from provisioner.image.finished.sign import SecretKey
-from provisioner.image.foreign import BINFMT, Foreign, find_foreign, registration
+from provisioner.image.foreign import BINFMT, ForeignPrograms, find_foreign, registration
 from provisioner.image.plan import Choices
 from provisioner.image.recipe import read_recipe
 from provisioner.image.root import Ingredients
@@ -87,7 +87,7 @@ def test_an_arm64_program_runs_and_this_machine_does_not_know_how() -> None:
         pytest.skip("this machine runs arm64 by itself")
     base = unpacked_base(read_recipe(DPU), CACHE / "image-tests")
     before = sorted(BINFMT.iterdir())
-    foreign = Foreign("arm64", lab_tools(ARM64_PACKAGES).path("/usr/bin/qemu-aarch64"))
+    foreign = ForeignPrograms("arm64", lab_tools(ARM64_PACKAGES).path("/usr/bin/qemu-aarch64"))
     ran = subprocess.run(
         foreign.command(
             ["chroot", str(base.root), "/usr/bin/busybox", "sh", "-c", "uname -m; stat -c %u /usr; exit 3"]
@@ -104,7 +104,7 @@ def test_a_kubelet_of_another_architecture_than_the_images_is_refused(tmp_path: 
     recipe = read_recipe(DPU)
     (tmp_path / "kubelet").write_bytes(b"\x7fELF\x02\x01".ljust(18, b"\0") + (62).to_bytes(2, "little"))
     (tmp_path / "ca.pem").write_text("-----BEGIN CERTIFICATE-----")
-    request = Request(
+    request = BuildRequest(
         recipe=recipe,
         choices=Choices(architecture="arm64", distribution=recipe.distribution("debian", "arm64"), archives=()),
         ingredients=Ingredients(

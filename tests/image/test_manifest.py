@@ -8,7 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from provisioner.api.errors import Refused
-from provisioner.image.finished.manifest import MAX_BYTES, File, Layer, Manifest, decode, digest_of
+from provisioner.image.finished.manifest import MAX_BYTES, FileDigest, Layer, Manifest, decode, digest_of
 from tests.golden_files import assert_golden
 from tests.image.samples import MANIFEST, MANIFEST_OF_FORMAT_1
 
@@ -119,7 +119,7 @@ def test_anything_else_is_refused_with_what_is_wrong(text: str, words: str) -> N
         decode(text.encode())
 
 
-ONE_SIZE, ANOTHER = File("33" * 32, 1), File("33" * 32, 2)
+ONE_SIZE, ANOTHER = FileDigest("33" * 32, 1), FileDigest("33" * 32, 2)
 
 
 @pytest.mark.parametrize(
@@ -127,7 +127,7 @@ ONE_SIZE, ANOTHER = File("33" * 32, 1), File("33" * 32, 2)
     [
         {"versions": {"kernel": "6.12\nroot evil"}},
         {"layers": ()},
-        {"layers": (Layer("base", ONE_SIZE), Layer("base", File("44" * 32, 1)))},
+        {"layers": (Layer("base", ONE_SIZE), Layer("base", FileDigest("44" * 32, 1)))},
         {"layers": (Layer("base", ONE_SIZE), Layer("site", ONE_SIZE))},
         {"layers": (Layer("base\nroot", ONE_SIZE),)},
         {"layers": (Layer("base", ONE_SIZE),), "documents": {"sbom": ANOTHER}},

@@ -6,7 +6,7 @@ import pytest
 
 from provisioner.api.errors import NotFound
 from provisioner.api.server import Architecture
-from provisioner.image.mirror import Source, choose_archives, parse_deb822, parse_one_line, read_sources
+from provisioner.image.mirror import AptSource, choose_archives, parse_deb822, parse_one_line, read_sources
 from provisioner.image.recipe import read_recipe
 from tests.image.samples import RECIPE
 
@@ -40,16 +40,16 @@ deb [ arch=amd64 ] http://one.example/ubuntu noble main universe # behind
 
 def test_stanzas_give_one_source_for_each_uri_and_suite() -> None:
     assert parse_deb822(DEB822) == [
-        Source("http://mirror.example/debian/", "bookworm", ("main",)),
-        Source("http://mirror.example/debian/", "bookworm-updates", ("main",)),
-        Source("http://mirror.example/security", "bookworm-security", ("main", "contrib")),
+        AptSource("http://mirror.example/debian/", "bookworm", ("main",)),
+        AptSource("http://mirror.example/debian/", "bookworm-updates", ("main",)),
+        AptSource("http://mirror.example/security", "bookworm-security", ("main", "contrib")),
     ]
 
 
 def test_lines_are_read_without_options_and_comments() -> None:
     assert parse_one_line(ONE_LINE) == [
-        Source("https://vendor.example/apt", "stable", ("tools",)),
-        Source("http://one.example/ubuntu", "noble", ("main", "universe")),
+        AptSource("https://vendor.example/apt", "stable", ("tools",)),
+        AptSource("http://one.example/ubuntu", "noble", ("main", "universe")),
     ]
 
 
@@ -70,17 +70,17 @@ def test_another_release_comes_from_the_archive_that_the_machine_uses_with_its_s
     debian = read_recipe(RECIPE).distribution("debian", "x86_64")
     sources = [*parse_one_line(ONE_LINE), *parse_deb822(DEB822)]
     assert choose_archives(debian, sources) == (
-        Source("http://mirror.example/debian", "trixie", ("main",)),
-        Source("http://mirror.example/debian", "trixie-updates", ("main",)),
-        Source("http://mirror.example/security", "trixie-security", ("main",)),
+        AptSource("http://mirror.example/debian", "trixie", ("main",)),
+        AptSource("http://mirror.example/debian", "trixie-updates", ("main",)),
+        AptSource("http://mirror.example/security", "trixie-security", ("main",)),
     )
 
 
 def test_a_named_mirror_is_the_only_one() -> None:
     debian = read_recipe(RECIPE).distribution("debian", "x86_64")
     assert choose_archives(debian, parse_deb822(DEB822), "http://mine.example/debian/") == (
-        Source("http://mine.example/debian", "trixie", ("main",)),
-        Source("http://mine.example/debian", "trixie-updates", ("main",)),
+        AptSource("http://mine.example/debian", "trixie", ("main",)),
+        AptSource("http://mine.example/debian", "trixie-updates", ("main",)),
     )
 
 

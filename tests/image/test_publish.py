@@ -11,7 +11,7 @@ from provisioner.api.errors import NotFound, Refused
 from provisioner.api.image import Image
 from provisioner.cluster.client import Cluster
 from provisioner.image.finished.check import check_image
-from provisioner.image.finished.manifest import File
+from provisioner.image.finished.manifest import FileDigest
 from provisioner.image.finished.publish import publish_image
 from provisioner.image.finished.sign import SecretKey
 from provisioner.image.finished.store import folder_name, measure, part_files, put
@@ -151,7 +151,7 @@ def test_publishing_makes_the_object_that_servers_boot_from_and_doing_it_again_c
     assert [layer.name for layer in found.spec.layers] == ["base", "kubelet", "site"]
     for artifact in (*found.spec.served, *found.spec.documents):
         file = tmp_path / "store" / artifact.path
-        assert measure(file) == File(artifact.sha256.removeprefix("sha256:"), artifact.size_bytes), artifact.path
+        assert measure(file) == FileDigest(artifact.sha256.removeprefix("sha256:"), artifact.size_bytes), artifact.path
     assert [document.name for document in found.spec.documents] == ["sbom"]
     assert found.spec.kernel_arguments == ("quiet",)
     assert found.spec.versions == {"kubelet": "v1.36.3"}

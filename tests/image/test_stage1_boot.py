@@ -13,7 +13,7 @@ from pathlib import Path
 import pytest
 
 from lab.tools import Tools
-from provisioner.image.build import Built, Request
+from provisioner.image.build import BuildRequest, Built
 from provisioner.image.finished.sign import SecretKey
 from provisioner.image.inputs import base_fingerprint
 from provisioner.node.image.initrd import after_layer, after_layers, before_layer, before_layers
@@ -53,7 +53,7 @@ def tools() -> Tools:
 
 
 @pytest.fixture(scope="module")
-def layers(request_of_tests: Request, tmp_path_factory: pytest.TempPathFactory) -> dict[str, bytes]:
+def layers(request_of_tests: BuildRequest, tmp_path_factory: pytest.TempPathFactory) -> dict[str, bytes]:
     """16 squashfs. Each has a file of its own and writes over that of the one below it; the lowest has a system."""
     work = tmp_path_factory.mktemp("layers")
     base = request_of_tests.cache / "base" / base_fingerprint(request_of_tests.recipe, request_of_tests.choices)

@@ -12,7 +12,7 @@ from provisioner.image.finished.sign import PublicKeys, SecretKey
 from provisioner.image.inputs import image_fingerprint
 from provisioner.image.plan import Choices
 from provisioner.image.recipe import read_recipe
-from provisioner.image.request import Request
+from provisioner.image.request import BuildRequest
 from provisioner.image.root import Ingredients, assemble_site
 
 pytestmark = pytest.mark.programs
@@ -20,14 +20,14 @@ pytestmark = pytest.mark.programs
 ROOT = Path(__file__).parents[2]
 
 
-def request(folder: Path) -> Request:
+def request(folder: Path) -> BuildRequest:
     """A build that is not made."""
     recipe = read_recipe(ROOT / "images/cpu-node")
     kubelet, join_ca = folder / "kubelet", folder / "join-ca.pem"
     kubelet.write_text("kubelet")
     join_ca.write_text("join CA")
     agent = Path(provisioner.__file__).parent
-    return Request(
+    return BuildRequest(
         recipe=recipe,
         choices=Choices(architecture="x86_64", distribution=recipe.distribution("debian", "x86_64"), archives=()),
         ingredients=Ingredients(architecture="x86_64", kubelet=kubelet, join_ca=join_ca, agent=agent),

@@ -18,7 +18,7 @@ from provisioner.api.errors import NotFound, Refused
 from provisioner.api.server import BootOrder, ServerStatus
 from provisioner.cli.kubectl.accept import accept
 from provisioner.cluster.resources import of
-from provisioner.inventory.accept import Wish, decide_acceptance
+from provisioner.inventory.accept import AcceptOptions, decide_acceptance
 from tests.api.objects import node_pool, rack, server
 from tests.boot import objects
 
@@ -186,5 +186,7 @@ def test_only_a_discovered_machine_is_renamed(run: Accept, cluster: Cluster, sit
 )
 def test_a_boot_is_announced_only_where_one_comes(acceptance: Any, order: BootOrder | None, words: str) -> None:
     known = objects.server(acceptance=acceptance, status=ServerStatus(order=order))
-    decision = decide_acceptance(known, Wish(), racks=[objects.rack()], pools=[objects.pool()], servers=[known])
+    decision = decide_acceptance(
+        known, AcceptOptions(), racks=[objects.rack()], pools=[objects.pool()], servers=[known]
+    )
     assert decision.next_step == f"r01-u01 {words}"

@@ -9,7 +9,7 @@ from hypothesis import example, given
 from hypothesis import strategies as st
 
 from provisioner.inventory.lists.csv_list import decode_text, read_csv
-from provisioner.inventory.lists.entries import BadPackingList, Entry, Mistake
+from provisioner.inventory.lists.entries import BadPackingList, ListEntry, Mistake
 from provisioner.inventory.lists.headers import column_of
 from provisioner.inventory.lists.packing_list import read_packing_list
 
@@ -27,7 +27,7 @@ U13;ABC2;525400AABB02;n/a;AA:BB:CC:DD:EE:FE;https://10.90.0.2/;12 kg
 """
 
 
-def read(text: str, **options: str | bool) -> tuple[tuple[Entry, ...], tuple[Mistake, ...]]:
+def read(text: str, **options: str | bool) -> tuple[tuple[ListEntry, ...], tuple[Mistake, ...]]:
     packing_list, mistakes = read_csv(text, "r01.csv", **({"rack": "r01"} | options))  # type: ignore[arg-type]
     return packing_list.entries, mistakes
 
@@ -323,7 +323,7 @@ def test_a_good_row_is_read_whatever_text_follows_it(text: str) -> None:
 @given(st.binary(max_size=200) | NOISE.map(f"Name,MAC,S/N\n{GOOD_ROW}".__add__).map(str.encode))
 @example(f"Name,MAC,S/N\n{GOOD_ROW}".encode())
 def test_any_bytes_are_read_or_refused(data: bytes) -> None:
-    found: Sequence[Entry | Mistake]
+    found: Sequence[ListEntry | Mistake]
     try:
         found = read_packing_list(data, "x.csv", rack="r01").entries
     except BadPackingList as bad:

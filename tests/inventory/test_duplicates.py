@@ -8,13 +8,13 @@ from typing import Any
 import pytest
 
 from provisioner.inventory.duplicates import find_duplicates
-from provisioner.inventory.lists.entries import Entry, Origin
+from provisioner.inventory.lists.entries import ListEntry, Origin
 from provisioner.inventory.register import supersede
 
 
-def entry(name: str, line: int, kind: str = "Server", **spec: Any) -> Entry:
+def entry(name: str, line: int, kind: str = "Server", **spec: Any) -> ListEntry:
     mac = f"52:54:00:00:00:{line:02x}"
-    return Entry(
+    return ListEntry(
         kind=kind, name=name, spec={"rackRef": "r01", "bootMACAddress": mac} | spec, origin=Origin("r.csv", line)
     )
 

@@ -10,8 +10,8 @@ import pytest
 from provisioner.api import Condition, Rack, Server
 from provisioner.api.codec import decode
 from provisioner.inventory.addresses.allocate import Holders
-from provisioner.inventory.counts import Counts, Tally, network_keys, overlapping_racks, rack_status
-from provisioner.inventory.judge import Judgement, Surroundings, judge
+from provisioner.inventory.counts import RackCounts, Tally, network_keys, overlapping_racks, rack_status
+from provisioner.inventory.judge import Judgement, ServerContext, judge
 from tests.api.objects import rack, server, subnet
 from tests.cluster.scanned_index import ScannedIndex
 
@@ -27,7 +27,7 @@ def judged(
     claimed_by: dict[str, str] | None = None,
     holders: Holders | None = None,
 ) -> Judgement:
-    surroundings = Surroundings(the_rack, rivals or {}, claimed_by or {}, holders or Holders({}, {}, {}))
+    surroundings = ServerContext(the_rack, rivals or {}, claimed_by or {}, holders or Holders({}, {}, {}))
     return judge(decode(Server, body), surroundings, NOW)
 
 
@@ -125,7 +125,7 @@ def test_a_transition_time_changes_with_the_status_alone() -> None:
     body = server(acceptance="Accepted", nodePoolRef="gpu") | {"status": first.status}
     later = judge(
         decode(Server, body),
-        Surroundings(THE_RACK, {}, {}, Holders({"10.80.0.2": ["r01-u01"]}, {}, {})),
+        ServerContext(THE_RACK, {}, {}, Holders({"10.80.0.2": ["r01-u01"]}, {}, {})),
         NOW + timedelta(hours=1),
     )
     assert later.accepted.message != first.accepted.message
@@ -150,14 +150,14 @@ def only(status: dict[str, Any]) -> Condition:
 
 
 def counted(*servers: dict[str, Any], rack: str = "r01") -> Tally:
-    counts = Counts()
+    counts = RackCounts()
     for body in servers:
         counts.change(None, body)
     return counts.of(rack)
 
 
 def test_counts_follow_each_change_and_name_whom_it_concerns() -> None:
-    counts = Counts()
+    counts = RackCounts()
     before, after = SERVERS[0], server(SERVERS[0]["metadata"]["name"], rackRef="r02")
     assert counts.change(None, before) == {"r01"}
     assert counts.change(before, before | {"metadata": {}}) == set()

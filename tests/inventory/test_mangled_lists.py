@@ -9,7 +9,7 @@ from provisioner.inventory.duplicates import find_duplicates
 from provisioner.inventory.lists.bmc_address import BmcAddress, read_bmc_address
 from provisioner.inventory.lists.cells import read_uuid
 from provisioner.inventory.lists.csv_list import read_csv
-from provisioner.inventory.lists.entries import Entry, Mistake, PackingList
+from provisioner.inventory.lists.entries import ListEntry, Mistake, PackingList
 from provisioner.inventory.lists.yaml_list import read_yaml
 
 ONE, TWO = "52:54:00:0a:00:20", "52:54:00:0a:00:21"
@@ -19,7 +19,7 @@ def read(text: str) -> tuple[PackingList, tuple[Mistake, ...]]:
     return read_csv(text, "r01.csv", rack="r01")
 
 
-def servers(text: str) -> tuple[Entry, ...]:
+def servers(text: str) -> tuple[ListEntry, ...]:
     packing_list, mistakes = read(text)
     assert mistakes == ()
     return packing_list.entries
@@ -194,7 +194,9 @@ def test_a_vendors_placeholder_is_no_serial_number(serial: str) -> None:
     assert [entry.spec.get("serialNumber") for entry in packing_list.entries] == [None, None]
     assert packing_list.notes[0].startswith("r01.csv:2, column S/N: ")
     stored = {"kind": "Server", "metadata": {"name": "c"}, "spec": {"serialNumber": serial, "rackRef": "r09"}}
-    registered = Entry("Server", "d", {"serialNumber": serial, "bootMACAddress": ONE}, packing_list.entries[0].origin)
+    registered = ListEntry(
+        "Server", "d", {"serialNumber": serial, "bootMACAddress": ONE}, packing_list.entries[0].origin
+    )
     assert find_duplicates([registered], [stored]) == ((), ())
 
 

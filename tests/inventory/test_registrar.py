@@ -20,7 +20,7 @@ from provisioner.api.errors import Refused, Retryable
 from provisioner.cluster.client import Cluster, ListResult
 from provisioner.cluster.resources import of
 from provisioner.inventory.lists.packing_list import read_packing_list
-from provisioner.inventory.registrar import Outcome, carry_out, plan_registration
+from provisioner.inventory.registrar import RegistrationOutcome, carry_out, plan_registration
 
 if TYPE_CHECKING:
     from lab.control_plane.plane import ControlPlane
@@ -77,7 +77,7 @@ def text(unique: str) -> str:
     )
 
 
-def register(cluster: Cluster, text: str, **options: Any) -> Outcome:
+def register(cluster: Cluster, text: str, **options: Any) -> RegistrationOutcome:
     plan = plan_registration(cluster, read_packing_list(text.encode(), "list.yaml"))
     return carry_out(cluster, plan, **options)
 

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from datetime import UTC, datetime
 from typing import Any
 
-from provisioner.jobs.budgets import Budget, read_budget
+from provisioner.jobs.budgets import DisruptionBudget, read_budget
 from provisioner.jobs.pod_evictions import EvictionPlan, plan_evictions, refused, still_there
 from provisioner.jobs.pod_jobs import find_jobs, gangs_of
 from provisioner.jobs.pods import job_rules, key_of
@@ -29,7 +29,7 @@ def plan(
 ) -> EvictionPlan:
     rules = job_rules(pool())
     jobs = find_jobs(here, dict.fromkeys(gangs_of(here, rules), elsewhere), rules)
-    read: tuple[Budget, ...] = tuple(read_budget(body) for body in budgets)
+    read: tuple[DisruptionBudget, ...] = tuple(read_budget(body) for body in budgets)
     return plan_evictions(NODE, here, jobs, read, spare=spare, force=force)
 
 

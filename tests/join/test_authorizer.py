@@ -19,14 +19,14 @@ from lab.control_plane.pki import Authority
 from provisioner.api.errors import NeedsHuman
 from provisioner.cluster.source import Snapshot
 from provisioner.join.credentials import web
-from provisioner.join.credentials.listed import Entry, role_of, shard_of
+from provisioner.join.credentials.listed import ListedServer, role_of, shard_of
 from provisioner.join.credentials.review import (
     FRESH_SECONDS,
-    Asked,
+    CredentialDenied,
     CredentialList,
-    Denied,
     NoOpinion,
     Opinion,
+    Requester,
     judge,
 )
 from provisioner.join.credentials.web import MAX_BODY_BYTES, MAX_CONNECTIONS, PATH, AuthorizerServer, ServerTLS
@@ -38,17 +38,17 @@ NODE = ("system:nodes", "system:authenticated")
 
 
 def listed(age: float = 0.0) -> CredentialList:
-    role = role_of(shard_of(OURS), {OURS: Entry(credentials=(CURRENT,))})
+    role = role_of(shard_of(OURS), {OURS: ListedServer(credentials=(CURRENT,))})
     return CredentialList(Snapshot({f"provisioner-credentials/{shard_of(OURS)}": role}), lambda: age)
 
 
 def opinion(user: str, credential: str | None, groups: tuple[str, ...] = NODE, age: float = 0.0) -> Opinion:
-    return judge(Asked(user=user, groups=groups, credential=credential), listed(age))
+    return judge(Requester(user=user, groups=groups, credential=credential), listed(age))
 
 
 def test_a_certificate_of_an_earlier_boot_is_denied_and_the_current_one_is_left_to_others() -> None:
-    assert isinstance(opinion(f"system:node:{OURS}", OLD), Denied)
-    assert isinstance(opinion(f"system:node:{OURS}", None), Denied)
+    assert isinstance(opinion(f"system:node:{OURS}", OLD), CredentialDenied)
+    assert isinstance(opinion(f"system:node:{OURS}", None), CredentialDenied)
     assert isinstance(opinion(f"system:node:{OURS}", CURRENT), NoOpinion)
 
 
@@ -67,7 +67,7 @@ def test_who_is_no_node_of_ours_is_left_to_others(user: str, groups: tuple[str, 
 
 
 def test_on_a_list_that_may_be_old_nobody_is_denied() -> None:
-    assert isinstance(opinion(f"system:node:{OURS}", OLD, age=FRESH_SECONDS), Denied)
+    assert isinstance(opinion(f"system:node:{OURS}", OLD, age=FRESH_SECONDS), CredentialDenied)
     stale = opinion(f"system:node:{OURS}", OLD, age=FRESH_SECONDS + 1)
     assert isinstance(stale, NoOpinion)
     assert "121 s ago" in stale.reason

@@ -16,7 +16,7 @@ from provisioner.join.credentials.listed import (
     REMOVED_SECONDS,
     SHARDS,
     USE,
-    Entry,
+    ListedServer,
     next_end,
     read_entries,
     role_of,
@@ -40,49 +40,49 @@ def server(name: str = "r01-u01", join: dict[str, Any] | None = None, acceptance
     [
         ("has never been handed anything", server(), None),
         ("was handed its first token", server(join={"tokenID": "abcdef"}), None),
-        ("has joined, unsigned", server(join={**JOINED, "credentials": []}), Entry()),
-        ("has joined", server(join=JOINED), Entry(credentials=(OLD,))),
-        ("has renewed", server(join={**JOINED, "credentials": [OLD, NEW]}), Entry(credentials=(OLD, NEW))),
+        ("has joined, unsigned", server(join={**JOINED, "credentials": []}), ListedServer()),
+        ("has joined", server(join=JOINED), ListedServer(credentials=(OLD,))),
+        ("has renewed", server(join={**JOINED, "credentials": [OLD, NEW]}), ListedServer(credentials=(OLD, NEW))),
         (
             "was handed the token of its next boot",
             server(join={**JOINED, "tokenID": "bcdefg"}),
-            Entry(credentials=(OLD,)),
+            ListedServer(credentials=(OLD,)),
         ),
-        ("is Pending again", server(join=JOINED, acceptance="Pending"), Entry(credentials=(OLD,))),
-        ("is Rejected", server(join=JOINED, acceptance="Rejected"), Entry()),
+        ("is Pending again", server(join=JOINED, acceptance="Pending"), ListedServer(credentials=(OLD,))),
+        ("is Rejected", server(join=JOINED, acceptance="Rejected"), ListedServer()),
     ],
     ids=lambda value: value if isinstance(value, str) else "",
 )
-def test_the_list_says_of_a_server_that(what: str, body: dict[str, Any], listed: Entry | None) -> None:
+def test_the_list_says_of_a_server_that(what: str, body: dict[str, Any], listed: ListedServer | None) -> None:
     assert settle({}, [body], NOW) == ({"r01-u01": listed} if listed is not None else {})
 
 
 def test_a_role_says_what_was_written_into_it_and_no_rule_is_one_of_all_names() -> None:
     entries = {
-        "r01-u01": Entry(credentials=(NEW, OLD)),
-        "r01-u02": Entry(),
-        "r01-u03": Entry(credentials=(OLD,), removed=rfc3339(NOW)),
+        "r01-u01": ListedServer(credentials=(NEW, OLD)),
+        "r01-u02": ListedServer(),
+        "r01-u03": ListedServer(credentials=(OLD,), removed=rfc3339(NOW)),
     }
     role = role_of("servers-00", entries)
     assert {
-        name: Entry(credentials=tuple(sorted(entry.credentials)), removed=entry.removed)
+        name: ListedServer(credentials=tuple(sorted(entry.credentials)), removed=entry.removed)
         for name, entry in entries.items()
     } == read_entries(role)
     assert [rule["verbs"] for rule in role["rules"]] == [[PIN], [USE]]
     assert role_of("servers-00", {})["rules"] == []
-    without = role_of("servers-00", {"r01-u02": Entry()})["rules"]
+    without = role_of("servers-00", {"r01-u02": ListedServer()})["rules"]
     assert [(rule["verbs"], rule["resourceNames"]) for rule in without] == [([PIN], ["r01-u02"])]
 
 
 def test_a_name_that_begins_like_another_gets_none_of_its_certificates() -> None:
-    entries = {"r01-u0": Entry(), "r01-u01": Entry(credentials=(OLD,))}
-    assert read_entries(role_of("servers-00", entries))["r01-u0"] == Entry()
+    entries = {"r01-u0": ListedServer(), "r01-u01": ListedServer(credentials=(OLD,))}
+    assert read_entries(role_of("servers-00", entries))["r01-u0"] == ListedServer()
 
 
 def test_a_server_that_is_gone_stays_as_it_was_for_as_long_as_a_certificate_may_last() -> None:
-    before = {"r01-u01": Entry(credentials=(OLD,))}
+    before = {"r01-u01": ListedServer(credentials=(OLD,))}
     gone = settle(before, [], NOW)
-    assert gone == {"r01-u01": Entry(credentials=(OLD,), removed=rfc3339(NOW))}
+    assert gone == {"r01-u01": ListedServer(credentials=(OLD,), removed=rfc3339(NOW))}
     assert next_end(gone, NOW) == REMOVED_SECONDS
     assert REMOVED_SECONDS > MAX_EXPIRATION_SECONDS
     later = NOW + timedelta(seconds=REMOVED_SECONDS - 1)
@@ -92,22 +92,22 @@ def test_a_server_that_is_gone_stays_as_it_was_for_as_long_as_a_certificate_may_
 
 
 def test_a_server_of_that_name_that_joins_is_listed_as_it_is_and_one_that_has_not_changes_nothing() -> None:
-    gone = settle({"r01-u01": Entry(credentials=(OLD,))}, [], NOW)
+    gone = settle({"r01-u01": ListedServer(credentials=(OLD,))}, [], NOW)
     assert settle(gone, [server()], NOW) == gone
     joined = server(join={**JOINED, "credentials": [NEW]})
-    assert settle(gone, [joined], NOW) == {"r01-u01": Entry(credentials=(NEW,))}
+    assert settle(gone, [joined], NOW) == {"r01-u01": ListedServer(credentials=(NEW,))}
 
 
 @pytest.mark.parametrize("removed", ["never", "9999-01-01T00:00:00Z", "2026-01-01T00:00:00"])
 def test_a_time_that_nobody_of_ours_has_written_keeps_nothing_for_ever(removed: str) -> None:
-    gone = {"r01-u01": Entry(removed=removed)}
+    gone = {"r01-u01": ListedServer(removed=removed)}
     end = next_end(gone, NOW)
     assert end is not None
     assert end <= REMOVED_SECONDS
 
 
 def test_what_others_write_beside_it_is_no_difference_and_a_rule_of_theirs_is() -> None:
-    entries = {"r01-u01": Entry(credentials=(OLD,), removed=rfc3339(NOW))}
+    entries = {"r01-u01": ListedServer(credentials=(OLD,), removed=rfc3339(NOW))}
     wanted = role_of("servers-00", entries)
     assert says_the_same(wanted, wanted)
     noted = {**wanted, "metadata": {"annotations": {"example.com/a": "b", **wanted["metadata"]["annotations"]}}}

@@ -22,7 +22,7 @@ from provisioner.cluster.client import Cluster
 from provisioner.cluster.informer import Informer
 from provisioner.cluster.resources import NODES, SECRETS, of
 from provisioner.join.admission.admit import Challenged, Denied, NotYet
-from provisioner.join.admission.attestation import Challenge, Proof, Proven, Question
+from provisioner.join.admission.attestation import Challenge, EvidenceQuestion, Proof, Proven
 from provisioner.join.admission.configuration import JoinConfiguration
 from provisioner.join.admission.service import find_dpus_in, find_server_in
 from tests.boot.fake_source import FakeSource
@@ -279,7 +279,7 @@ def test_a_node_that_was_deleted_is_waited_for_and_made_again(world: World) -> N
 
 def test_a_verifier_challenges_and_then_proves(world: World) -> None:
     class Reverse:
-        def verify(self, question: Question) -> Proof:
+        def verify(self, question: EvidenceQuestion) -> Proof:
             proof = question.request.evidence.get("proof")
             return Proven("a reversed nonce") if proof == "cba" else Challenge({"nonce": "abc"})
 

@@ -14,7 +14,7 @@ from provisioner.api.dpu import DPU
 from provisioner.api.node_pool import NodePool
 from provisioner.api.server import BootOrder, Server
 from provisioner.join.admission.admit import Admitted, Decision, Denied, JoinFacts, judge_claim, judge_proof
-from provisioner.join.admission.attestation import Challenge, Proof, Proven, Question, Unproven
+from provisioner.join.admission.attestation import Challenge, EvidenceQuestion, Proof, Proven, Unproven
 from provisioner.join.admission.request import JoinRequest
 from provisioner.join.admission.vouched import find_unattested, vouch
 from tests.join import samples
@@ -79,7 +79,7 @@ class Asked:
         return pool(attestation=self.attestation, without_tpm=self.without_tpm)
 
     def vouched(self) -> Proof:
-        question = Question(
+        question = EvidenceQuestion(
             server=self.server, request=self.request, order=samples.order(), pool=self.pool, image=image(),
             address=self.source, now=NOW,
         )  # fmt: skip

@@ -16,7 +16,7 @@ from provisioner.image.base import Base, install_stage1_modules
 from provisioner.image.finished import store
 from provisioner.image.finished.manifest import Layer, Manifest
 from provisioner.image.finished.sign import SecretKey
-from provisioner.image.foreign import Foreign
+from provisioner.image.foreign import ForeignPrograms
 from provisioner.image.inputs import Fingerprint
 from provisioner.image.mirror import choose_archives, read_sources
 from provisioner.image.modules import KernelModules
@@ -83,7 +83,7 @@ def unpacked_base(recipe: Recipe, cache: Path) -> Base:
     return Base(folder)
 
 
-def build_small_image(recipe: Recipe, base: Base, key: SecretKey, foreign: Foreign, image_store: Path) -> Path:
+def build_small_image(recipe: Recipe, base: Base, key: SecretKey, foreign: ForeignPrograms, image_store: Path) -> Path:
     """Kernel, stage-1 and root with a signed manifest, in the store; returns its folder there."""
     with tempfile.TemporaryDirectory() as name:
         work = Path(name)

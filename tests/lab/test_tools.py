@@ -11,14 +11,14 @@ import pytest
 from lab import tools as tools_module
 from lab.tools import Tools, build_command, choose_mirror, content_key, obtain_tools
 from provisioner.api.errors import NeedsHuman
-from provisioner.image.mirror import Source
+from provisioner.image.mirror import AptSource
 
 
 def test_the_machines_own_mirror_is_used_and_never_its_security_archive() -> None:
     sources = [
-        Source("https://vendor.example/apt", "vendor-bookworm", ("main",)),
-        Source("http://mirror.example/debian-security", "bookworm", ("main",)),
-        Source("http://mirror.example/debian/", "bookworm", ("main", "contrib")),
+        AptSource("https://vendor.example/apt", "vendor-bookworm", ("main",)),
+        AptSource("http://mirror.example/debian-security", "bookworm", ("main",)),
+        AptSource("http://mirror.example/debian/", "bookworm", ("main", "contrib")),
     ]
     assert choose_mirror(sources) == "http://mirror.example/debian"
     with pytest.raises(NeedsHuman, match="names no archive of Debian"):

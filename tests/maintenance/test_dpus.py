@@ -21,9 +21,9 @@ from provisioner.maintenance.follow import MaintenanceInformers, follow
 from provisioner.maintenance.phases.budget import Budget
 from provisioner.maintenance.phases.claiming import decide_draining
 from provisioner.maintenance.phases.waiting import decide_waiting
-from provisioner.maintenance.reads import Caches, gather, see
-from provisioner.maintenance.requests.intake import File, Withdraw
-from provisioner.maintenance.requests.of_cards import Card, ask_for_cards, requestor_name
+from provisioner.maintenance.reads import IndexedCaches, gather, see
+from provisioner.maintenance.requests.intake import FileRequestor, Withdraw
+from provisioner.maintenance.requests.of_cards import DpuMaintenances, ask_for_cards, requestor_name
 from provisioner.maintenance.steps import WriteStatus
 from tests.boot.objects import condition
 from tests.maintenance.samples import maintenance, requestor
@@ -95,7 +95,7 @@ def test_whether_its_host_is_in_use_is_told_by_the_hosts_own_maintenance(
     if phase is not None:
         kept = _object("Maintenance", "host-1", {"serverRef": "host"}) | {"status": {"phase": phase}}
         caches["maintenances"].put("host-1", kept)
-    known = Caches(MaintenanceInformers(**caches), OwnWrites(lambda: later(0)))  # type: ignore[arg-type]
+    known = IndexedCaches(MaintenanceInformers(**caches), OwnWrites(lambda: later(0)))  # type: ignore[arg-type]
     seen = see(known, NODE)
     found = gather(known, NothingRuns(), seen, seen.maintenances[0])  # type: ignore[arg-type]
     assert found.host == HostView(name="host", in_use=in_use)
@@ -115,7 +115,7 @@ def test_what_becomes_of_its_host_wakes_it(caches: dict[str, FakeCache]) -> None
 HOST = "r01-u02"
 
 
-def card(*requestors: Requestor, ready: str = "True", **status: Any) -> Card:
+def card(*requestors: Requestor, ready: str = "True", **status: Any) -> DpuMaintenances:
     body = server()
     body = replace(
         body,
@@ -123,7 +123,7 @@ def card(*requestors: Requestor, ready: str = "True", **status: Any) -> Card:
         status=replace(body.status, conditions=(condition("Ready", ready),)),
     )
     own = (maintenance(1, *requestors, **status),) if requestors else ()
-    return Card(server=body, maintenances=own)
+    return DpuMaintenances(server=body, maintenances=own)
 
 
 def of_host(*requestors: Requestor, **status: Any) -> Maintenance:
@@ -131,7 +131,7 @@ def of_host(*requestors: Requestor, **status: Any) -> Maintenance:
     return replace(given, metadata=replace(given.metadata, name=f"{HOST}-1"), spec=replace(given.spec, server_ref=HOST))
 
 
-def ask(*of: Maintenance, cards: Card) -> File | Withdraw | None:
+def ask(*of: Maintenance, cards: DpuMaintenances) -> FileRequestor | Withdraw | None:
     return ask_for_cards(HOST, of, [cards], later(60))
 
 
@@ -147,7 +147,7 @@ ENTRY = Requestor(
 
 
 def test_a_card_that_waits_for_nothing_but_its_host_asks_for_it() -> None:
-    assert ask(cards=card(REBOOT, **WAITS)) == File(requestor=ENTRY, target=None)
+    assert ask(cards=card(REBOOT, **WAITS)) == FileRequestor(requestor=ENTRY, target=None)
 
 
 @pytest.mark.parametrize(
@@ -170,11 +170,11 @@ def test_no_host_is_drained_in_vain(requestors: tuple[Requestor, ...], status: d
 def test_the_host_is_asked_in_the_same_words_as_the_card() -> None:
     urgent = requestor(action="Reboot", policy="Deadline", deadline_time=rfc3339(later(600)))
     found = ask(cards=card(urgent, **WAITS))
-    assert isinstance(found, File)
+    assert isinstance(found, FileRequestor)
     assert (found.requestor.policy, found.requestor.deadline_time) == ("Deadline", rfc3339(later(600)))
     earlier = replace(ENTRY, requested_time=rfc3339(later(1)))
     changed = ask(of_host(earlier), cards=card(urgent, **WAITS))
-    assert isinstance(changed, File)
+    assert isinstance(changed, FileRequestor)
     assert changed.requestor.policy == "Deadline"
 
 
@@ -202,7 +202,7 @@ def test_others_who_ask_for_the_host_are_left_alone() -> None:
     mine = requestor("user-alice", "Drain")
     assert ask(of_host(mine), cards=card(REBOOT, phase="Completed")) is None
     found = ask(of_host(mine), cards=card(REBOOT, **WAITS))
-    assert isinstance(found, File)
+    assert isinstance(found, FileRequestor)
     assert found.target is not None
     assert found.target.name == f"{HOST}-1"
 

@@ -16,7 +16,7 @@ from provisioner.api.node_contract import (
     REIMAGE_REQUESTED,
     REQUEST_REFUSED,
 )
-from provisioner.maintenance.requests.intake import File, Intake, SetConditions, Withdraw, take_in
+from provisioner.maintenance.requests.intake import FileRequestor, Intake, SetConditions, Withdraw, take_in
 from tests.maintenance.samples import NOON, at, maintenance, requestor
 from tests.maintenance.situations import attempt, later, node
 
@@ -47,7 +47,7 @@ def words(intake: Intake | None) -> str:
     match intake:
         case None:
             return "nothing"
-        case File(requestor=who, target=target):
+        case FileRequestor(requestor=who, target=target):
             image = f" to {who.image_ref}" if who.image_ref else ""
             deadline = f" {who.deadline_time}" if who.deadline_time else ""
             into = target.name if target is not None else "a new one"
@@ -196,7 +196,7 @@ def test_a_node_that_is_gone_takes_its_requests_with_it_unless_the_reboot_has_be
 
 def test_a_huge_message_is_filed_as_much_of_it_as_there_is_room_for() -> None:
     filed = take_in(node(conditions=(asked(message="ä" * 100_000),)), [], NOON)
-    assert isinstance(filed, File)
+    assert isinstance(filed, FileRequestor)
     assert filed.requestor.message == "ä" * 1024
     existing = replace(held(), spec=replace(held().spec, requestors=(filed.requestor,)))
     assert take_in(node(conditions=(asked(message="ä" * 100_000),)), [existing], later(10)) is None

@@ -18,9 +18,9 @@ from provisioner.api.node_contract import (
 )
 from provisioner.maintenance.requests.request import (
     ACTION_OF,
-    Ask,
-    Refusal,
+    ParsedRequest,
     RequestCondition,
+    RequestRefusal,
     read_ask,
     read_requests,
 )
@@ -28,7 +28,7 @@ from provisioner.maintenance.requests.request import (
 NOON = datetime(2026, 1, 2, 12, 0, 0, tzinfo=UTC)
 
 
-def ask(type_: str, reason: str, message: str = "") -> Ask | Refusal:
+def ask(type_: str, reason: str, message: str = "") -> ParsedRequest | RequestRefusal:
     return read_ask(RequestCondition(type=type_, reason=reason, message=message, transition=NOON), NOON)
 
 
@@ -39,38 +39,40 @@ def ask(type_: str, reason: str, message: str = "") -> Ask | Refusal:
             REBOOT_REQUESTED,
             "WhenIdle",
             "new kernel",
-            Ask(action="Reboot", policy="WhenIdle", deadline=None, image=None),
+            ParsedRequest(action="Reboot", policy="WhenIdle", deadline=None, image=None),
         ),
-        (REBOOT_REQUESTED, "", "", Ask(action="Reboot", policy="WhenIdle", deadline=None, image=None)),
-        (POWER_CYCLE_REQUESTED, "Now", "", Ask(action="PowerCycle", policy="Now", deadline=None, image=None)),
-        (DRAIN_REQUESTED, "Now", "fan", Ask(action="Drain", policy="Now", deadline=None, image=None)),
+        (REBOOT_REQUESTED, "", "", ParsedRequest(action="Reboot", policy="WhenIdle", deadline=None, image=None)),
+        (POWER_CYCLE_REQUESTED, "Now", "", ParsedRequest(action="PowerCycle", policy="Now", deadline=None, image=None)),
+        (DRAIN_REQUESTED, "Now", "fan", ParsedRequest(action="Drain", policy="Now", deadline=None, image=None)),
         (
             REIMAGE_REQUESTED,
             "WhenIdle",
             "please use image=gpu-node-24.04, thanks",
-            Ask(action="Reimage", policy="WhenIdle", deadline=None, image="gpu-node-24.04"),
+            ParsedRequest(action="Reimage", policy="WhenIdle", deadline=None, image="gpu-node-24.04"),
         ),
         (
             REBOOT_REQUESTED,
             "Deadline",
             "deadline=+30m for the patch",
-            Ask(action="Reboot", policy="Deadline", deadline=NOON + timedelta(minutes=30), image=None),
+            ParsedRequest(action="Reboot", policy="Deadline", deadline=NOON + timedelta(minutes=30), image=None),
         ),
         (
             REBOOT_REQUESTED,
             "Deadline",
             "deadline=2026-01-03T14:00:00+02:00 deadline=2026-01-03T14:00:00+02:00",
-            Ask(action="Reboot", policy="Deadline", deadline=datetime(2026, 1, 3, 12, tzinfo=UTC), image=None),
+            ParsedRequest(
+                action="Reboot", policy="Deadline", deadline=datetime(2026, 1, 3, 12, tzinfo=UTC), image=None
+            ),
         ),
         (
             REIMAGE_REQUESTED,
             "Deadline",
             "image=b deadline=+1d",
-            Ask(action="Reimage", policy="Deadline", deadline=NOON + timedelta(days=1), image="b"),
+            ParsedRequest(action="Reimage", policy="Deadline", deadline=NOON + timedelta(days=1), image="b"),
         ),
     ],
 )
-def test_words_mean_what_they_say(type_: str, reason: str, message: str, expected: Ask) -> None:
+def test_words_mean_what_they_say(type_: str, reason: str, message: str, expected: ParsedRequest) -> None:
     assert ask(type_, reason, message) == expected
 
 
@@ -101,7 +103,7 @@ def test_words_mean_what_they_say(type_: str, reason: str, message: str, expecte
 )
 def test_what_cannot_be_read_is_refused_with_its_remedy(type_: str, reason: str, message: str, observed: str) -> None:
     refusal = ask(type_, reason, message)
-    assert isinstance(refusal, Refusal)
+    assert isinstance(refusal, RequestRefusal)
     assert observed in refusal.observed
     assert refusal.expected
     assert refusal.remedy
@@ -165,7 +167,7 @@ def test_no_conditions_whatever_make_reading_fail(conditions: list[Any], asked: 
     assert asked["type"] in read
     for condition in read.values():
         found = read_ask(condition, NOON)
-        assert isinstance(found, Refusal) or found.action == ACTION_OF[condition.type]
+        assert isinstance(found, RequestRefusal) or found.action == ACTION_OF[condition.type]
 
 
 @given(st.sampled_from(list(ACTION_OF)), st.sampled_from(["WhenIdle", "Deadline", "Now", ""]), st.text(max_size=80))
@@ -173,7 +175,7 @@ def test_words_that_are_not_ours_never_change_what_is_asked_for(type_: str, reas
     plain = words.replace("deadline=", "").replace("image=", "")
     message = f"{plain} deadline=+1h" if reason == "Deadline" else plain
     found = ask(type_, reason, message)
-    assert isinstance(found, Ask)
+    assert isinstance(found, ParsedRequest)
     assert found.image is None
     assert found.deadline == (NOON + timedelta(hours=1) if reason == "Deadline" else None)
 
@@ -182,5 +184,5 @@ def test_words_that_are_not_ours_never_change_what_is_asked_for(type_: str, reas
 def test_an_absolute_deadline_is_read_to_the_second(moment: datetime) -> None:
     moment = moment.replace(tzinfo=UTC, microsecond=0)
     found = ask(REBOOT_REQUESTED, "Deadline", f"by deadline={rfc3339(moment)}.")
-    assert isinstance(found, Ask)
+    assert isinstance(found, ParsedRequest)
     assert found.deadline == moment

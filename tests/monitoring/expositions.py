@@ -18,7 +18,7 @@ from prometheus_client.core import Metric
 from provisioner.boot.dhcp.tally import Tally
 from provisioner.boot.dhcp.workers.supervisor import WorkerStates
 from provisioner.boot.metrics.boot_host import told_of_boot_host
-from provisioner.boot.metrics.families import Asked
+from provisioner.boot.metrics.families import FamiliesCollector
 from provisioner.boot.metrics.inventory import InventoryMeter
 from provisioner.boot.metrics.log_tail import LogTail
 from provisioner.boot.metrics.meters import BootMeters, log_families
@@ -241,7 +241,7 @@ def cache_of_tests(folder: Path) -> str:
         lambda: health_families([Check("threads", lambda: well())], checks),
         lambda: log_families(tail),
     )
-    meters.tell([Asked(each) for each in families])
+    meters.tell([FamiliesCollector(each) for each in families])
     return generate_latest(meters.registry).decode()
 
 

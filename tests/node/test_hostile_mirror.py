@@ -159,7 +159,7 @@ def test_time_in_which_this_machine_does_not_read_makes_no_source_slow() -> None
     pace = source_answer.Pace(1 << 40, LEAST_RATE, lambda: 0.0)
     for _ in range(100):
         pace.add(0.01, 1)  # whatever passes in between
-    with pytest.raises(source_answer.TooSlow):
+    with pytest.raises(source_answer.SourceTooSlow):
         pace.add(source_answer.WINDOW_SECONDS, 1)
 
 

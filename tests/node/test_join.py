@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 
 from provisioner.node import retry
-from provisioner.node.http_post import Answer, AnswerError, pinned_context, read_answer, split_url
+from provisioner.node.http_post import AnswerError, HttpResponse, pinned_context, read_answer, split_url
 from provisioner.node.join import NoProver, SealError, fetch_configuration, read_failure, read_outcome
 from provisioner.node.join_files import JoinConfigurationError, render_files
 from provisioner.node.machine.boot_facts import BootFactsError, read_boot_facts, request_key
@@ -22,8 +22,10 @@ from tests.node.machine import CONFIGURATION, TOKEN, boot_machine
 REFUSAL = fake_join_server.Answer(403, {"reason": "NotAccepted", "message": "server r01-u01 is Pending"})
 
 
-def told(status: int, body: object, **headers: str) -> Answer:
-    return Answer(status, {name.replace("_", "-"): value for name, value in headers.items()}, json.dumps(body).encode())
+def told(status: int, body: object, **headers: str) -> HttpResponse:
+    return HttpResponse(
+        status, {name.replace("_", "-"): value for name, value in headers.items()}, json.dumps(body).encode()
+    )
 
 
 @pytest.mark.parametrize(
@@ -40,10 +42,10 @@ def told(status: int, body: object, **headers: str) -> Answer:
         (told(429, {}, retry_after="9"), retry.NO_ANSWER, 9.0),
         (told(503, {}, retry_after="inf"), retry.NO_ANSWER, None),
         (told(502, {}, retry_after="-4"), retry.NO_ANSWER, None),
-        (Answer(500, {}, b"\xff\x00" + b"[" * 100_000), retry.NO_ANSWER, None),
+        (HttpResponse(500, {}, b"\xff\x00" + b"[" * 100_000), retry.NO_ANSWER, None),
     ],
 )
-def test_every_answer_is_judged(answer: Answer, kind: str, asked: float | None) -> None:
+def test_every_answer_is_judged(answer: HttpResponse, kind: str, asked: float | None) -> None:
     outcome = read_outcome(answer)
     assert (outcome.kind, outcome.asked_seconds) == (kind, asked)
 

@@ -9,12 +9,12 @@ from provisioner.api.values import Sha256Digest
 from provisioner.image.registry.access import open_access
 from provisioner.image.registry.client import Registry
 from provisioner.image.registry.reference import parse_repository
-from provisioner.image.registry.transport import Transport
+from provisioner.image.registry.transport import RegistryTransport
 
 
 def push(image: ContainerImage, address: str) -> None:
     """To a registry on this machine, such as oci://127.0.0.1:5000/provisioner; tagged with its version."""
-    with Transport(open_access(parse_repository(address))) as transport:
+    with RegistryTransport(open_access(parse_repository(address))) as transport:
         registry = Registry(transport)
         for content in (image.config, *(layer.content for layer in image.layers)):
             digest = Sha256Digest("sha256:" + hashlib.sha256(content).hexdigest())

@@ -14,7 +14,7 @@ from lab.machine.machine import BootPlan
 from provisioner.api.server import PowerStatus, Server
 from provisioner.cluster.events import EventRecorder
 from provisioner.cluster.resources import of
-from provisioner.power.act import Act
+from provisioner.power.act import BmcActions
 from provisioner.power.bmc.pool import BmcPool
 from provisioner.power.bmc.redfish import RedfishPower
 from provisioner.power.decide import PoweredOn
@@ -102,7 +102,7 @@ def run_until_done(site: Site, die_at: int | None) -> list[str]:
         site.door,
         FakeInformer(site),  # type: ignore[arg-type]
         pool,
-        Act(site.settings, record, Preflight(site.door, None, now=now)),
+        BmcActions(site.settings, record, Preflight(site.door, None, now=now)),
         record,
         site.settings,
         now=now,

@@ -27,12 +27,12 @@ from provisioner.power.decide import (
     SHUTDOWN_PATIENCE,
     Action,
     AskToShutDown,
-    Boot,
     CutForCycle,
     CutPower,
-    Look,
+    PollAgain,
     RecordCut,
     RecordOrder,
+    StartBoot,
     decide,
 )
 
@@ -74,24 +74,24 @@ def server(*, boot_method: Any = "Pxe", acceptance: Any = "Accepted", wanted: An
 
 
 TABLE: dict[str, tuple[Server, ObservedPower, Action]] = {
-    "a server without an order is left alone": (server(), "Off", Look()),
-    "a server that is off is powered on": (server(order=ORDER), "Off", Boot("order-2", "Pxe", "PowerOn")),
-    "a server that is on is reset": (server(order=ORDER, power=EARLIER), "On", Boot("order-2", "Pxe", "Reset")),
+    "a server without an order is left alone": (server(), "Off", PollAgain()),
+    "a server that is off is powered on": (server(order=ORDER), "Off", StartBoot("order-2", "Pxe", "PowerOn")),
+    "a server that is on is reset": (server(order=ORDER, power=EARLIER), "On", StartBoot("order-2", "Pxe", "Reset")),
     "the override follows the boot method": (
         server(order=ORDER, boot_method="UefiHttp"),
         "Off",
-        Boot("order-2", "UefiHttp", "PowerOn"),
+        StartBoot("order-2", "UefiHttp", "PowerOn"),
     ),
     "a server that boots from its disk keeps its override": (
         server(order=ORDER, boot_method="Disk"),
         "Off",
-        Boot("order-2", None, "PowerOn"),
+        StartBoot("order-2", None, "PowerOn"),
     ),
-    "an order that the BMC accepted is not carried out again": (server(order=ORDER, power=DONE), "On", Look()),
+    "an order that the BMC accepted is not carried out again": (server(order=ORDER, power=DONE), "On", PollAgain()),
     "power lost after the order is not the power controller's to repair": (
         server(order=ORDER, power=DONE),
         "Off",
-        Look(),
+        PollAgain(),
     ),
     "an order whose join configuration was fetched is only recorded": (
         server(order=ORDER, join=JoinStatus(order_id="order-2")),
@@ -101,42 +101,46 @@ TABLE: dict[str, tuple[Server, ObservedPower, Action]] = {
     "the join of an earlier order says nothing": (
         server(order=ORDER, join=JoinStatus(order_id="order-1")),
         "On",
-        Boot("order-2", "Pxe", "Reset"),
+        StartBoot("order-2", "Pxe", "Reset"),
     ),
     "a server that is off cannot have joined and run on": (
         server(order=ORDER, join=JoinStatus(order_id="order-2")),
         "Off",
-        Boot("order-2", "Pxe", "PowerOn"),
+        StartBoot("order-2", "Pxe", "PowerOn"),
     ),
-    "a server that nobody accepted is not booted": (server(order=ORDER, acceptance="Pending"), "Off", Look()),
-    "a rejected server is not booted": (server(order=ORDER, acceptance="Rejected"), "On", Look()),
-    "a server that nobody accepted is not switched off": (server(wanted="Off", acceptance="Pending"), "On", Look()),
+    "a server that nobody accepted is not booted": (server(order=ORDER, acceptance="Pending"), "Off", PollAgain()),
+    "a rejected server is not booted": (server(order=ORDER, acceptance="Rejected"), "On", PollAgain()),
+    "a server that nobody accepted is not switched off": (
+        server(wanted="Off", acceptance="Pending"),
+        "On",
+        PollAgain(),
+    ),
     "a server that claims what is another's is not booted": (
         server(order=ORDER, conditions=(DUPLICATE,)),
         "On",
-        Look(),
+        PollAgain(),
     ),
     "a server that claims what is another's is not switched off": (
         server(wanted="Off", conditions=(DUPLICATE,)),
         "On",
-        Look(),
+        PollAgain(),
     ),
     "a server that got no address is switched off like any other": (
         server(wanted="Off", conditions=(replace(DUPLICATE, reason="NoAddress"),)),
         "On",
         AskToShutDown(),
     ),
-    "a boot that the agent carries out is not the BMC's": (server(order=requested("Kexec")), "On", Look()),
-    "nor is a server that is off in the middle of it": (server(order=requested("Reboot")), "Off", Look()),
+    "a boot that the agent carries out is not the BMC's": (server(order=requested("Kexec")), "On", PollAgain()),
+    "nor is a server that is off in the middle of it": (server(order=requested("Reboot")), "Off", PollAgain()),
     "a reset that was asked for is a reset": (
         server(order=requested("Reset"), power=EARLIER),
         "On",
-        Boot("order-2", "Pxe", "Reset"),
+        StartBoot("order-2", "Pxe", "Reset"),
     ),
     "a server to be reset that is off is powered on": (
         server(order=requested("Reset")),
         "Off",
-        Boot("order-2", "Pxe", "PowerOn"),
+        StartBoot("order-2", "Pxe", "PowerOn"),
     ),
     "a power cycle begins with a cut": (
         server(order=requested("PowerCycle"), power=EARLIER),
@@ -156,7 +160,7 @@ TABLE: dict[str, tuple[Server, ObservedPower, Action]] = {
     "a power cycle ends with power": (
         server(order=requested("PowerCycle"), power=CUT),
         "Off",
-        Boot("order-2", "Pxe", "PowerOn"),
+        StartBoot("order-2", "Pxe", "PowerOn"),
     ),
     "a server that is on after it was seen off was powered on": (
         server(order=requested("PowerCycle"), power=CUT),
@@ -181,30 +185,30 @@ TABLE: dict[str, tuple[Server, ObservedPower, Action]] = {
     "so is a reset: without the BMC's record it cannot have joined": (
         server(order=requested("Reset"), power=EARLIER, join=JoinStatus(order_id="order-2")),
         "On",
-        Boot("order-2", "Pxe", "Reset"),
+        StartBoot("order-2", "Pxe", "Reset"),
     ),
     "a power cycle that the BMC accepted is over": (
         server(order=requested("PowerCycle"), power=replace(CUT, order_id="order-2", state="On")),
         "On",
-        Look(),
+        PollAgain(),
     ),
     "a server that shall be off is not powered on by a power cycle": (
         server(wanted="Off", order=requested("PowerCycle"), power=CUT),
         "Off",
-        Look(),
+        PollAgain(),
     ),
     "a later order that only names the Maintenance is like any other": (
         server(order=replace(requested("PowerCycle"), reason="TimedOut"), power=replace(CUT, cut_order_id="order-1")),
         "On",
-        Boot("order-2", "Pxe", "Reset"),
+        StartBoot("order-2", "Pxe", "Reset"),
     ),
     "a server that shall be off is asked to shut down": (server(wanted="Off", power=DONE), "On", AskToShutDown()),
     "a server that nothing is recorded of is asked to shut down too": (server(wanted="Off"), "On", AskToShutDown()),
-    "an order does not wake a server that shall be off": (server(wanted="Off", order=ORDER), "Off", Look()),
+    "an order does not wake a server that shall be off": (server(wanted="Off", order=ORDER), "Off", PollAgain()),
     "a system that was asked gets its time": (
         server(wanted="Off", power=replace(DONE, shutdown_time=rfc3339_micro(NOW - SHUTDOWN_PATIENCE * 0.9))),
         "On",
-        Look(),
+        PollAgain(),
     ),
     "a system that does not shut down loses its power": (
         server(wanted="Off", power=replace(DONE, shutdown_time=rfc3339_micro(NOW - SHUTDOWN_PATIENCE))),
@@ -225,9 +229,9 @@ def test_decision(case: str) -> None:
     [
         (EARLIER, "On", CutForCycle("order-2")),
         (EARLIER, "Off", RecordCut("order-2")),
-        (CUT, "Off", Boot("order-2", "Pxe", "PowerOn")),
+        (CUT, "Off", StartBoot("order-2", "Pxe", "PowerOn")),
         (CUT, "On", RecordOrder("order-2")),
-        (DONE, "On", Look()),
+        (DONE, "On", PollAgain()),
     ],
 )
 @pytest.mark.parametrize("order", [ORDER, requested("Reset")], ids=["by itself", "requested"])

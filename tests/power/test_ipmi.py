@@ -20,7 +20,7 @@ from lab.machine.machine import BootPlan
 from provisioner.api.values import Secret
 from provisioner.outbound.deadline import TooSlow, bounded_call
 from provisioner.power.bmc.ipmi import IpmiPower, split_address
-from provisioner.power.bmc.ipmi_processes import IDLE_PROCESSES, IpmiProcesses, NoAnswer, _Process
+from provisioner.power.bmc.ipmi_processes import IDLE_PROCESSES, IpmiNoAnswer, IpmiProcesses, _Process
 from provisioner.power.bmc.power_controller import BmcAccess, BmcRefused, BmcUnreachable
 from tests.power.ipmi_sim import PASSWORD, SESSIONS, IpmiSim, ipmi_sim
 
@@ -183,7 +183,7 @@ def test_what_is_not_answered_in_time_is_told_without_the_password(processes: Ip
     with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as silent:
         silent.bind(("127.0.0.1", 0))
         request = {"host": "127.0.0.1", "port": silent.getsockname()[1], "username": "root", "password": "hunter2"}
-        with pytest.raises(NoAnswer) as caught:
+        with pytest.raises(IpmiNoAnswer) as caught:
             processes.ask(request | {"commands": []}, seconds=0.5)
     assert "hunter2" not in repr(caught.value)
     assert caught.value.__cause__ is None

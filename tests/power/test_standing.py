@@ -10,7 +10,7 @@ from provisioner.power.standing import (
     BURST_SECONDS,
     REST_SECONDS,
     SHARE,
-    Standing,
+    BmcQueueState,
     failed,
     overdue,
     rest_seconds,
@@ -18,9 +18,11 @@ from provisioner.power.standing import (
 )
 
 
-def polled(look_seconds: float, times: int, *, poll_seconds: float = 10.0, first: Standing | None = None) -> Standing:
+def polled(
+    look_seconds: float, times: int, *, poll_seconds: float = 10.0, first: BmcQueueState | None = None
+) -> BmcQueueState:
     """After so many looks, each `poll_seconds` after the end of the one before, or when its rest is over."""
-    standing, now = first or Standing(), 0.0
+    standing, now = first or BmcQueueState(), 0.0
     for _ in range(times):
         queue = standing.queue
         now += look_seconds
@@ -53,18 +55,18 @@ def test_only_the_slow_have_to_rest() -> None:
 
 
 def test_a_login_does_not_make_a_bmc_slow() -> None:
-    assert visited(Standing("New"), 9.9, 9.9) == Standing("Prompt", at=9.9)
-    assert visited(Standing("Unreachable", 3), 29.0, 29.0).queue == "Prompt"
+    assert visited(BmcQueueState("New"), 9.9, 9.9) == BmcQueueState("Prompt", at=9.9)
+    assert visited(BmcQueueState("Unreachable", 3), 29.0, 29.0).queue == "Prompt"
 
 
 def test_a_slow_bmc_that_was_mended_comes_back() -> None:
     slow = polled(29.0, 3)
     assert slow.queue == "Slow"
-    assert polled(0.2, 60, first=Standing("Slow", 0, slow.budget_seconds, 0.0)).queue == "Prompt"
+    assert polled(0.2, 60, first=BmcQueueState("Slow", 0, slow.budget_seconds, 0.0)).queue == "Prompt"
 
 
 def test_a_bmc_that_is_slow_now_and_then_does_not_swing_between_the_queues() -> None:
-    standing, now, queues = Standing("Prompt"), 0.0, []
+    standing, now, queues = BmcQueueState("Prompt"), 0.0, []
     for number in range(600):
         look = 2.9 if number % 2 else 0.1
         now += look + 10.0
@@ -75,14 +77,14 @@ def test_a_bmc_that_is_slow_now_and_then_does_not_swing_between_the_queues() -> 
 
 
 def test_who_takes_too_long_among_the_prompt_is_asked_among_the_slow_and_a_new_one_among_the_unreachable() -> None:
-    assert overdue(Standing("Prompt"), 3.0, 3.0).queue == "Slow"
-    assert overdue(Standing("New"), 10.0, 10.0).queue == "Unreachable"
-    assert overdue(Standing("Prompt"), 3.0, 3.0).failures == 0, "nothing is known of it yet"
+    assert overdue(BmcQueueState("Prompt"), 3.0, 3.0).queue == "Slow"
+    assert overdue(BmcQueueState("New"), 10.0, 10.0).queue == "Unreachable"
+    assert overdue(BmcQueueState("Prompt"), 3.0, 3.0).failures == 0, "nothing is known of it yet"
 
 
 def test_failing_is_no_way_to_have_ones_time_given_back() -> None:
     """It answers a look, drips when it is told to act, fails, answers a look again."""
-    standing, now = Standing("Prompt"), 0.0
+    standing, now = BmcQueueState("Prompt"), 0.0
     for _ in range(3):
         now += 29.0
         standing = failed(standing, 29.0, now)
@@ -95,16 +97,16 @@ def test_failing_is_no_way_to_have_ones_time_given_back() -> None:
 
 
 def test_a_bmc_that_refused_a_connection_is_prompt_again_when_it_takes_one() -> None:
-    refused = failed(Standing("Prompt"), 0.01, 1.0)
+    refused = failed(BmcQueueState("Prompt"), 0.01, 1.0)
     assert visited(refused, 0.1, 6.0).queue == "Prompt"
 
 
 def test_a_visit_without_an_answer_makes_no_bmc_prompt() -> None:
     """As of one that refuses the password, or that was not even asked."""
-    assert visited(Standing("New"), 0.0, 1.0, answered=False).queue == "New"
-    assert visited(Standing("Unreachable", 3), 0.5, 1.0, answered=False) == Standing("Unreachable", 3)
-    assert visited(Standing("Prompt"), 25.0, 25.0, answered=False).queue == "Slow"
+    assert visited(BmcQueueState("New"), 0.0, 1.0, answered=False).queue == "New"
+    assert visited(BmcQueueState("Unreachable", 3), 0.5, 1.0, answered=False) == BmcQueueState("Unreachable", 3)
+    assert visited(BmcQueueState("Prompt"), 25.0, 25.0, answered=False).queue == "Slow"
 
 
 def test_nothing_is_saved_beyond_the_burst() -> None:
-    assert visited(Standing("Prompt"), 0.0, 1e9).budget_seconds == BURST_SECONDS
+    assert visited(BmcQueueState("Prompt"), 0.0, 1e9).budget_seconds == BURST_SECONDS

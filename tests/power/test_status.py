@@ -10,7 +10,7 @@ import pytest
 
 from provisioner.api.meta import ObjectMeta, rfc3339_micro
 from provisioner.api.server import BMC, BootOrder, PowerStatus, Server, ServerSpec, ServerStatus
-from provisioner.power.decide import AskToShutDown, Boot, CutForCycle, CutPower, RecordCut, RecordOrder
+from provisioner.power.decide import AskToShutDown, CutForCycle, CutPower, RecordCut, RecordOrder, StartBoot
 from provisioner.power.status import SETTLING, after_action, after_look, describe
 
 NOW = datetime(2026, 1, 2, 3, 4, 5, tzinfo=UTC)
@@ -26,7 +26,7 @@ def test_the_time_changes_only_with_the_state() -> None:
 
 def test_a_boot_is_recorded_with_its_order_and_keeps_nothing_of_the_one_before() -> None:
     before = PowerStatus(order_id="order-1", order_time=rfc3339_micro(NOW), state="Off", observed_time="then")
-    after = after_action(before, Boot("order-2", "Pxe", "PowerOn"), LATER)
+    after = after_action(before, StartBoot("order-2", "Pxe", "PowerOn"), LATER)
     assert after == PowerStatus(
         order_id="order-2", order_time=rfc3339_micro(LATER), state="On", observed_time=rfc3339_micro(LATER)
     )
@@ -34,7 +34,7 @@ def test_a_boot_is_recorded_with_its_order_and_keeps_nothing_of_the_one_before()
 
 
 def test_a_bmc_that_lags_behind_the_power_button_does_not_look_like_lost_power() -> None:
-    booted = after_action(None, Boot("order-1", "Pxe", "PowerOn"), NOW)
+    booted = after_action(None, StartBoot("order-1", "Pxe", "PowerOn"), NOW)
     assert after_look(booted, "Off", "On", NOW + SETTLING * 0.9).state == "On"
     assert after_look(booted, "Off", "On", NOW + SETTLING).state == "Off"
     assert after_look(booted, "Off", "Off", NOW).state == "Off", "a server that shall be off may be off at once"
@@ -54,7 +54,7 @@ def test_a_power_cycle_is_recorded_when_the_server_is_seen_off_and_kept_when_it_
     assert after_action(before, CutForCycle("order-2"), NOW) == before
     cut = after_action(before, RecordCut("order-2"), NOW)
     assert cut == replace(before, state="Off", observed_time=rfc3339_micro(NOW), cut_order_id="order-2")
-    on = after_action(cut, Boot("order-2", "Pxe", "PowerOn"), LATER)
+    on = after_action(cut, StartBoot("order-2", "Pxe", "PowerOn"), LATER)
     assert (on.state, on.order_id, on.cut_order_id) == ("On", "order-2", "order-2")
 
 

@@ -34,7 +34,7 @@ from provisioner.api.node_contract import (
 )
 from provisioner.api.pool_settings import MaintenanceSettings
 from provisioner.api.server import ServerStatus
-from provisioner.boot.observe.progress import Report
+from provisioner.boot.observe.progress import ProgressReport
 from provisioner.boot.observe.recorder import ProgressRecorder
 from provisioner.boot.observe.server_index import ServerIndex
 from provisioner.cli.service.controllers import run_controllers
@@ -121,7 +121,7 @@ class Site:
         self.boot_id = str(uuid.uuid4())
         for stage in stages:
             boot_id = None if stage in ("Firmware", "IPXE") else self.boot_id
-            self.progress.observe(Report(mac=self.mac, stage=stage, boot_id=boot_id))  # type: ignore[arg-type]
+            self.progress.observe(ProgressReport(mac=self.mac, stage=stage, boot_id=boot_id))  # type: ignore[arg-type]
             time.sleep(1.0)
         configuration = self._joins(digest, key)
         self._becomes_node(configuration)

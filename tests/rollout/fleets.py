@@ -7,7 +7,7 @@ from datetime import UTC, datetime
 from typing import Any
 
 from provisioner.api.upgrade_strategy import Canary, UpgradeStrategy
-from provisioner.rollout.fleet import Fleet, Member, Occupancy
+from provisioner.rollout.fleet import Member, Occupancy, PoolSnapshot
 
 NOON = datetime(2026, 11, 2, 12, 0, tzinfo=UTC)
 AT_ONCE: dict[str, Any] = {"max_parallel": "100%", "max_unavailable": "100%", "canary": Canary(count=0)}
@@ -51,7 +51,7 @@ def updated(name: str, minutes: float = 0.0, **changes: Any) -> Member:
     return Member(**{"name": name, "state": "Updated", "since": after(-minutes / 60), **changes})
 
 
-def fleet(*members: Member, **changes: Any) -> Fleet:
+def fleet(*members: Member, **changes: Any) -> PoolSnapshot:
     """Jobs of one name are one job. The rollout began at noon."""
     widths = Counter(key for member in members if member.runs is not None for key in member.runs.jobs)
-    return Fleet(**{"members": members, "widths": widths, "began": after(0), **changes})
+    return PoolSnapshot(**{"members": members, "widths": widths, "began": after(0), **changes})

@@ -9,12 +9,12 @@ from provisioner.api import Maintenance
 from provisioner.api.maintenance import Requestor
 from provisioner.api.meta import parse_time
 from provisioner.api.server_status import BootOrder, ServerStatus, Verification
-from provisioner.rollout.standing import NodeSign, Standing, Target, judge_standing
+from provisioner.rollout.standing import MemberFacts, NodeSign, RolloutTarget, judge_standing
 from tests.boot import objects
 from tests.boot.objects import at, condition
 
 OLD, NEW = "old", "new"
-TARGET = Target(pool="gpu", name=NEW)
+TARGET = RolloutTarget(pool="gpu", name=NEW)
 NOW = parse_time(at(7200)).timestamp()
 NODE = NodeSign(boot_id="b1", held=False)
 CHECKED = Verification(boot_id="B1", attempt=1, started_time=at(0), finished_time=at(0))
@@ -40,9 +40,9 @@ def stands(
     node: NodeSign | None = NODE,
     retried: float | None = None,
     now: float = NOW,
-    target: Target = TARGET,
+    target: RolloutTarget = TARGET,
     **changes: Any,
-) -> Standing:
+) -> MemberFacts:
     """r01-u01, which runs `image`; Ready and Verified since noon, or not."""
     conditions = (condition("Ready", ready), condition("Verified", verified))
     given = {"image_ref": image, "conditions": conditions, "verification": CHECKED, **changes.pop("status", {})}

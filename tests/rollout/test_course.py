@@ -14,8 +14,8 @@ from provisioner.api.server_status import UpgradeFailure
 from provisioner.api.upgrade_strategy import Canary, UpgradeStrategy
 from provisioner.rollout.course import Course, assign, follow_plan, follows_up, set_course, stop_at_failures
 from provisioner.rollout.plan import Plan
-from provisioner.rollout.stage import Stage
-from provisioner.rollout.standing import Target
+from provisioner.rollout.stage import StageState
+from provisioner.rollout.standing import RolloutTarget
 from tests.boot import objects
 from tests.boot.objects import at
 from tests.rollout.pools import NEW, OLD, TARGET, asked, stands
@@ -31,7 +31,7 @@ def pool(wanted: str = NEW, *, strategy: UpgradeStrategy | None = None, **status
 
 
 def planned(passed: int) -> Plan:
-    return Plan(stage=Stage(name="Rest", limit=1, words="", passed=passed), held={})
+    return Plan(stage=StageState(name="Rest", limit=1, words="", passed=passed), held={})
 
 
 def test_the_first_image_of_a_pool_is_released_at_once_and_begins_no_rollout() -> None:
@@ -72,7 +72,7 @@ def test_a_power_failure_of_the_whole_pool_does_not_release_what_has_not_passed(
 
 
 def test_to_go_back_half_way_asks_for_no_stage_and_puts_the_bad_image_on_record() -> None:
-    course = set_course(pool(OLD, rollout=UNDER_WAY), [stands(NEW, target=Target(pool="gpu", name=OLD))], MOMENT)
+    course = set_course(pool(OLD, rollout=UNDER_WAY), [stands(NEW, target=RolloutTarget(pool="gpu", name=OLD))], MOMENT)
     assert course.rollout is not None
     assert (course.rollout.image_ref, course.rollout.passed) == (OLD, 1)
     assert [(record.image_ref, record.outcome, record.updated) for record in course.history] == [(NEW, "Superseded", 1)]

@@ -11,7 +11,7 @@ from provisioner.api.upgrade_strategy import Canary, MaintenanceWindow, UpgradeD
 from provisioner.rollout.completion import lower_bound
 from provisioner.rollout.fleet import Member
 from provisioner.rollout.forecast import MAX_JOB_ENDS, Forecast, make_forecast
-from provisioner.rollout.wait import Wait
+from provisioner.rollout.wait import MemberWait
 from tests.rollout.fleets import NOON, after, busy, fleet, idle, strategy, updated
 
 ATTEMPT = 1 / 6
@@ -65,7 +65,7 @@ def test_at_a_deadline_jobs_are_ended_after_their_warning_and_that_is_said_of_th
 def test_servers_that_cannot_go_are_told_with_their_reasons() -> None:
     members = (
         updated("done"),
-        idle("held", excluded=Wait("Held", "it is held by a person")),
+        idle("held", excluded=MemberWait("Held", "it is held by a person")),
         Member(name="down", state="Down"),
         Member(name="absent", state="Absent"),
         Member(name="going", state="Updating"),

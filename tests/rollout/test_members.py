@@ -12,7 +12,7 @@ from provisioner.api.upgrade_strategy import DomainCap, UpgradeStrategy
 from provisioner.rollout.course import Course
 from provisioner.rollout.fleet import Occupancy
 from provisioner.rollout.members import Members, halted_by
-from provisioner.rollout.standing import Standing
+from provisioner.rollout.standing import MemberFacts
 from tests.boot import objects
 from tests.boot.objects import at, condition
 from tests.rollout.pools import NEW, OLD, asked, entry, stands
@@ -26,12 +26,12 @@ COURSE = Course(
 BUSY = Occupancy(jobs=("Pod jobs/train",))
 
 
-def named(name: str, standing: Standing) -> Standing:
+def named(name: str, standing: MemberFacts) -> MemberFacts:
     server = replace(standing.server, metadata=replace(standing.server.metadata, name=name))
     return replace(standing, server=server)
 
 
-def fleet() -> dict[str, Standing]:
+def fleet() -> dict[str, MemberFacts]:
     return {name: named(name, stands()) for name in ("b", "a", "c")}
 
 

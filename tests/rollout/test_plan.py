@@ -10,9 +10,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from provisioner.api.upgrade_strategy import Canary, DomainCap, MaintenanceWindow, Stragglers, UpgradeStrategy, Wave
-from provisioner.rollout.fleet import Fleet, Member, Occupancy
+from provisioner.rollout.fleet import Member, Occupancy, PoolSnapshot
 from provisioner.rollout.plan import Plan, plan
-from provisioner.rollout.wait import Wait
+from provisioner.rollout.wait import MemberWait
 from provisioner.rules.amounts import resolve_amount
 from tests.rollout.fleets import NOON, after, busy, fleet, idle, strategy, updated
 
@@ -45,7 +45,7 @@ def test_a_server_that_its_job_fills_is_closed_so_that_none_takes_its_place() ->
     assert found.steered == frozenset()
 
 
-def quarter_left(*members: Member, done: int = 12, free: int = 12) -> Fleet:
+def quarter_left(*members: Member, done: int = 12, free: int = 12) -> PoolSnapshot:
     """With the updated servers beside them of which these may be the last."""
     return fleet(*members, *(updated(f"done-{number}") for number in range(done)), free=free)
 
@@ -304,9 +304,9 @@ def test_outside_its_windows_it_waits_and_says_when_the_next_one_opens() -> None
 
 
 def test_a_server_that_a_person_excludes_is_left_alone_and_told() -> None:
-    found = plan(fleet(idle("a", excluded=Wait("Held", "by alice")), idle("b")), strategy(), NOON)
+    found = plan(fleet(idle("a", excluded=MemberWait("Held", "by alice")), idle("b")), strategy(), NOON)
     assert found.claims == ("b",)
-    assert found.waits["a"] == Wait("Held", "by alice")
+    assert found.waits["a"] == MemberWait("Held", "by alice")
 
 
 def test_when_it_is_complete_is_told_where_every_end_is_known() -> None:
@@ -314,7 +314,7 @@ def test_when_it_is_complete_is_told_where_every_end_is_known() -> None:
     assert plan(members, strategy(), NOON).expected == NOON + timedelta(hours=2, minutes=10)
     assert plan(fleet(idle("a"), busy("b", "job-2")), strategy(), NOON).expected is None
     assert plan(fleet(idle("a"), idle("b")), strategy(), NOON).expected == NOON + timedelta(minutes=10), "all at once"
-    held = idle("c", excluded=Wait("Held", "by alice"))
+    held = idle("c", excluded=MemberWait("Held", "by alice"))
     assert plan(fleet(idle("a"), held), strategy(), NOON).expected == NOON + timedelta(minutes=10), "of the rest"
     window = MaintenanceWindow(schedule="* * * * *", duration_seconds=60)
     assert plan(members, strategy(windows=(window,)), NOON).expected is None
@@ -347,7 +347,7 @@ MEMBERS = st.lists(
         runs=st.none() | RUNS,
         since=st.sampled_from([after(0), after(-1)]),
         domains=st.tuples(st.sampled_from(["r1", "r2", None])),
-        excluded=st.sampled_from([None, None, None, Wait("Held", "by alice")]),
+        excluded=st.sampled_from([None, None, None, MemberWait("Held", "by alice")]),
     ),
     max_size=24,
     unique_by=lambda member: member.name,

@@ -8,15 +8,15 @@ from typing import Any
 from provisioner.api.meta import rfc3339
 from provisioner.api.rollout_status import ReleasedImage, RolloutStatus
 from provisioner.rollout.course import Course
-from provisioner.rollout.fleet import Fleet, Member
+from provisioner.rollout.fleet import Member, PoolSnapshot
 from provisioner.rollout.plan import plan
 from provisioner.rollout.pool_status import pool_status
-from provisioner.rollout.wait import Wait
+from provisioner.rollout.wait import MemberWait
 from tests.boot.objects import pool
 from tests.rollout.fleets import NOON, fleet, strategy, updated
 
 
-def said_of(members: Fleet, *, completed_time: str | None = None) -> dict[str, Any]:
+def said_of(members: PoolSnapshot, *, completed_time: str | None = None) -> dict[str, Any]:
     time = rfc3339(NOON)
     rollout = RolloutStatus(image_ref="new", started_time=time, completed_time=completed_time)
     course = Course(released=ReleasedImage(image_ref="new", time=time), rollout=rollout, history=())
@@ -31,7 +31,7 @@ def test_a_rollout_whose_last_server_is_on_its_way_expects_its_end() -> None:
 
 def test_a_rollout_that_waits_for_a_person_alone_expects_no_end() -> None:
     """It would say the time of now, anew every five minutes."""
-    for left in ({"state": "Failed"}, {"state": "Outdated", "excluded": Wait("Held", "by alice")}):
+    for left in ({"state": "Failed"}, {"state": "Outdated", "excluded": MemberWait("Held", "by alice")}):
         assert "expectedTime" not in said_of(fleet(updated("a"), Member(name="b", **left)))["rollout"], left
 
 

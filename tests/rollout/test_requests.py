@@ -8,17 +8,17 @@ from typing import Any
 
 from provisioner.api.maintenance import Requestor
 from provisioner.rollout.plan import Plan
-from provisioner.rollout.requests import Act, Asker, find_acts, on_newest
-from provisioner.rollout.stage import Stage
+from provisioner.rollout.requests import Asker, RequestWrite, find_acts, on_newest
+from provisioner.rollout.stage import StageState
 from tests.rollout.pools import NEW, NOW, OLD, TARGET, asked, stands
 
 NAME = "r01-u01"
 ASKER = Asker(target=TARGET, user="rollout")
-REST = Stage(name="Rest", limit=1, words="all servers may follow", passed=1)
+REST = StageState(name="Rest", limit=1, words="all servers may follow", passed=1)
 CLOSED = Plan(stage=REST, closed=frozenset({NAME}), held={})
 
 
-def acts(*maintenances: Any, plan: Plan = CLOSED, staging: int = 1) -> list[Act]:
+def acts(*maintenances: Any, plan: Plan = CLOSED, staging: int = 1) -> list[RequestWrite]:
     return find_acts({NAME: stands(OLD, *maintenances)}, plan, ASKER, staging, datetime.fromtimestamp(NOW, UTC))
 
 

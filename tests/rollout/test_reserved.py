@@ -15,7 +15,7 @@ from provisioner.api.upgrade_strategy import Canary, Stragglers, UpgradeStrategy
 from provisioner.cluster.resources import of
 from provisioner.jobs.work import Job, Work
 from provisioner.rollout.course import set_course
-from provisioner.rollout.fleet import Fleet, Member, Occupancy
+from provisioner.rollout.fleet import Member, Occupancy, PoolSnapshot
 from provisioner.rollout.members import make_fleet, make_member, occupancy_of
 from provisioner.rollout.plan import Plan, plan
 from provisioner.rollout.requests import Asker, find_acts
@@ -23,7 +23,7 @@ from tests.boot import objects
 from tests.maintenance.chaos import invariants
 from tests.maintenance.chaos.fake_workloads import FakeJob
 from tests.maintenance.chaos.world import NEW, World
-from tests.maintenance.chaos.world import Fleet as Servers
+from tests.maintenance.chaos.world import PoolSnapshot as Servers
 from tests.rollout.fleets import NOON, after, busy, fleet, strategy
 from tests.rollout.pools import TARGET, asked, entry, stands
 
@@ -255,5 +255,5 @@ def test_a_pool_whose_jobs_slurm_does_not_run_names_no_moments() -> None:
     assert not made(objects.pool()).has_slurm
 
 
-def made(pool: NodePool) -> Fleet:
+def made(pool: NodePool) -> PoolSnapshot:
     return make_fleet(pool, set_course(pool, (), NOON), {}, {}, {}, None, NOON)

@@ -13,9 +13,9 @@ from provisioner.api.rollout_status import ReleasedImage, RolloutStatus
 from provisioner.api.server_status import PowerStatus, UpgradeFailure
 from provisioner.rollout.standing import (
     OUT_SECONDS,
+    MemberFacts,
     NodeSign,
-    Standing,
-    Target,
+    RolloutTarget,
     read_sign,
     target_of,
     without_records,
@@ -56,7 +56,7 @@ PERSON = Requestor(name="user-alice", action="Reimage", image_ref="other")
         ("or a person decides", {"status": {"upgrade_failure": FAILED}, "retried": NOW}, "Outdated"),
         (
             "of a failure with another image nobody speaks any more",
-            {"status": {"upgrade_failure": FAILED}, "target": Target(pool="gpu", name="third")},
+            {"status": {"upgrade_failure": FAILED}, "target": RolloutTarget(pool="gpu", name="third")},
             "Outdated",
         ),
     ],
@@ -92,12 +92,12 @@ def test_of_a_node_that_is_not_there_nothing_is_seen() -> None:
 
 
 def test_images_are_the_same_if_their_digests_are() -> None:
-    renamed = Target(pool="gpu", name="renamed", digest=DIGEST)
+    renamed = RolloutTarget(pool="gpu", name="renamed", digest=DIGEST)
     assert stands(OLD, status={"image_digest": DIGEST}, target=renamed).state == "Updated"
 
 
 def test_what_the_bad_image_has_left_out_of_use_goes_back_with_the_others() -> None:
-    back = Target(pool="gpu", name=OLD)
+    back = RolloutTarget(pool="gpu", name=OLD)
     left: dict[str, Any] = {"status": {"upgrade_failure": FAILED}, "verified": "False", "target": back}
     assert stands(NEW, **left).state == "Outdated"
     assert stands(NEW, **{**left, "ready": "False"}).state == "Down", "one that is silent cannot be asked"
@@ -161,7 +161,7 @@ def test_a_failure_is_put_on_record_with_its_words_and_forgotten_only_by_a_perso
     assert stands(OLD, ended, retried=NOW).state == "Outdated"
 
 
-def left(standing: Standing) -> str | None:
+def left(standing: MemberFacts) -> str | None:
     """For which reason its rollout leaves it alone."""
     return standing.excluded.reason if standing.excluded is not None else None
 

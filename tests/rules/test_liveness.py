@@ -11,7 +11,7 @@ import pytest
 from provisioner.api.meta import rfc3339_micro
 from provisioner.cluster.client import Cluster
 from provisioner.cluster.resources import LEASES, NODE_LEASES
-from provisioner.rules.liveness import Heartbeat, LeaseWatch, Sighting, read_heartbeat, read_life
+from provisioner.rules.liveness import Heartbeat, LeaseSighting, LeaseWatch, read_heartbeat, read_life
 
 NOW: Final = datetime(2026, 1, 2, 3, 4, 5, tzinfo=UTC)
 HOUR: Final = 3600.0
@@ -64,17 +64,17 @@ def test_one_read_tells(sentence: str, found: dict[str, Any], beside: dict[str, 
 @pytest.mark.parametrize(
     ("sentence", "beside", "sighting", "alive", "heard"),
     [
-        ("a Lease seen to change is alive by any clock", lease(HOUR), Sighting(24.9, moved=True), True, True),
-        ("until it has not changed for the fresh time", lease(HOUR), Sighting(25.1, moved=True), False, False),
-        ("one an hour ahead dies as any other", lease(-HOUR), Sighting(25.1, moved=True), False, False),
-        ("one that was only begun to look at cannot tell yet", lease(HOUR), Sighting(1, moved=False), True, False),
-        ("and tells then", lease(HOUR), Sighting(26, moved=False), False, False),
-        ("a slower Lease has its own time", lease(HOUR, duration=160), Sighting(99, moved=True), True, True),
-        ("and an end", lease(HOUR, duration=160), Sighting(101, moved=True), False, False),
+        ("a Lease seen to change is alive by any clock", lease(HOUR), LeaseSighting(24.9, moved=True), True, True),
+        ("until it has not changed for the fresh time", lease(HOUR), LeaseSighting(25.1, moved=True), False, False),
+        ("one an hour ahead dies as any other", lease(-HOUR), LeaseSighting(25.1, moved=True), False, False),
+        ("one that was only begun to look at cannot tell yet", lease(HOUR), LeaseSighting(1, moved=False), True, False),
+        ("and tells then", lease(HOUR), LeaseSighting(26, moved=False), False, False),
+        ("a slower Lease has its own time", lease(HOUR, duration=160), LeaseSighting(99, moved=True), True, True),
+        ("and an end", lease(HOUR, duration=160), LeaseSighting(101, moved=True), False, False),
     ],
 )
 def test_watching_tells_what_no_clock_can(
-    sentence: str, beside: dict[str, Any], sighting: Sighting, alive: bool, heard: bool
+    sentence: str, beside: dict[str, Any], sighting: LeaseSighting, alive: bool, heard: bool
 ) -> None:
     life = read_life(node(), beside, sighting, NOW)
     assert life is not None
@@ -116,11 +116,11 @@ def test_a_lease_is_as_old_as_it_was_seen_whatever_its_clock_says() -> None:
     moment = [100.0]
     watch = LeaseWatch(lambda: moment[0])
     first = {"spec": {"renewTime": "1999-01-01T00:00:00.000000Z"}}
-    assert watch.look("a", first) == Sighting(0.0, moved=False)
+    assert watch.look("a", first) == LeaseSighting(0.0, moved=False)
     moment[0] = 130.0
-    assert watch.look("a", first) == Sighting(30.0, moved=False)
-    assert watch.look("a", {"spec": {"renewTime": "1999-01-01T00:00:30.000000Z"}}) == Sighting(0.0, moved=True)
-    assert watch.look("b", first) == Sighting(0.0, moved=False)
+    assert watch.look("a", first) == LeaseSighting(30.0, moved=False)
+    assert watch.look("a", {"spec": {"renewTime": "1999-01-01T00:00:30.000000Z"}}) == LeaseSighting(0.0, moved=True)
+    assert watch.look("b", first) == LeaseSighting(0.0, moved=False)
     assert watch.look("a", None) is None
 
 

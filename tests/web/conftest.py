@@ -13,7 +13,7 @@ import pytest
 from playwright.sync_api import Browser, Page
 
 from provisioner.cli.service.web_words import WordsOfCommands
-from provisioner.web.caches import Caches
+from provisioner.web.caches import WebCaches
 from provisioner.web.service import Listening, WebService
 from tests.web.browser import Quiet, a_browser
 from tests.web.fake_source import FakeSource, fake_caches
@@ -26,7 +26,7 @@ SERVERS = 48
 class Served:
     """Pages over HTTP on a loopback address, of copies that the test changes."""
 
-    caches: Caches
+    caches: WebCaches
     service: WebService
     port: int = 0
     _stop: threading.Event = field(default_factory=threading.Event)
@@ -73,7 +73,7 @@ def served(fleet: MadeUpFleet, *, port: int = 0, viewers: int = 20, now: Callabl
     )  # fmt: skip
 
 
-def of_caches(caches: Caches, *, port: int = 0, viewers: int = 20, now: Callable[[], datetime] = clock) -> Served:
+def of_caches(caches: WebCaches, *, port: int = 0, viewers: int = 20, now: Callable[[], datetime] = clock) -> Served:
     listening = Listening(
         address="127.0.0.1", port=port, with_tokens=False, audience=None, hosts=("127.0.0.1",), viewers=viewers
     )

@@ -8,7 +8,7 @@ from collections.abc import Callable, Hashable, Iterable
 from typing import Any
 
 from provisioner.cluster.source import Index, Watcher
-from provisioner.web.caches import Caches, caches_of
+from provisioner.web.caches import WebCaches, caches_of
 
 Object = dict[str, Any]
 
@@ -66,7 +66,7 @@ class FakeSource:
             watcher(name, old, new)
 
 
-def fake_caches(**objects: Iterable[Object]) -> Caches:
+def fake_caches(**objects: Iterable[Object]) -> WebCaches:
     """By the names of the fields of `Caches`."""
     names = ("racks", "servers", "pools", "images", "maintenances", "nodes")
     return caches_of(*(FakeSource(objects.get(name, ())) for name in names))

@@ -8,9 +8,9 @@ from datetime import timedelta
 from typing import Any, cast
 
 from provisioner.web.broadcast import Broadcast
-from provisioner.web.caches import Caches, trim_node
+from provisioner.web.caches import WebCaches, trim_node
 from provisioner.web.fleet import Fleet
-from provisioner.web.follow import ROWS_OF_FRAME, Follower
+from provisioner.web.follow import ROWS_OF_FRAME, FleetFollower
 from tests.web.fake_source import FakeSource, fake_caches
 from tests.web.made_up_fleet import NOON, condition, maintenance_of, make_fleet
 
@@ -30,11 +30,11 @@ class FakeBroadcast(Broadcast):
 class World:
     def __init__(self, servers: int) -> None:
         made = make_fleet(servers)
-        self.caches: Caches = fake_caches(
+        self.caches: WebCaches = fake_caches(
             racks=made.racks, servers=made.servers, pools=made.pools, maintenances=made.maintenances, nodes=made.nodes
         )
         self.fleet, self.broadcast = Fleet(), FakeBroadcast()
-        self.follower = Follower(self.caches, self.fleet, self.broadcast)
+        self.follower = FleetFollower(self.caches, self.fleet, self.broadcast)
 
     def source(self, kind: str) -> FakeSource:
         return cast(FakeSource, getattr(self.caches, kind))

@@ -15,7 +15,7 @@ from provisioner.web.access.gate import (
     SHOWN,
     Gate,
     NotAllowed,
-    Unknown,
+    UnknownToken,
     Viewer,
 )
 from provisioner.web.access.guard import Guard
@@ -95,7 +95,7 @@ def test_who_may_not_list_one_of_them_sees_none(shown: str) -> None:
 @pytest.mark.parametrize("token", ["", "short", "with space in it", "x" * 9000, "new\nline-in-it", "ünïcode-token"])
 def test_what_is_no_token_is_not_asked_about(token: str) -> None:
     world = World()
-    with pytest.raises(Unknown):
+    with pytest.raises(UnknownToken):
         world.admit(token)
     assert world.api.asked == []
 
@@ -109,10 +109,10 @@ def test_an_answer_is_kept_for_a_minute_and_a_refusal_for_less() -> None:
     world.now += ADMITTED_SECONDS - 1
     world.admit()
     world.now += 2
-    with pytest.raises(Unknown):
+    with pytest.raises(UnknownToken):
         world.admit()
     world.api.users = {ADA: {"username": "ada"}}
-    with pytest.raises(Unknown):
+    with pytest.raises(UnknownToken):
         world.admit()
     world.now += REFUSED_SECONDS + 1
     assert world.admit() == Viewer("ada")
@@ -129,7 +129,7 @@ def test_no_answer_is_kept_where_the_api_server_is_away() -> None:
 
 def test_a_token_must_be_for_the_audience_that_was_named() -> None:
     world = World("provisioner-web")
-    with pytest.raises(Unknown):
+    with pytest.raises(UnknownToken):
         world.admit()
     assert world.api.asked == [("TokenReview", {"token": ADA, "audiences": ["provisioner-web"]})]
     world.now += REFUSED_SECONDS + 1
@@ -141,14 +141,14 @@ def test_one_address_has_so_many_tokens_looked_at_and_others_are_not_kept_waitin
     world = World()
     world.admit(source="10.0.0.2")
     for number in range(int(REVIEWS_OF_A_SOURCE)):
-        with pytest.raises(Unknown):
+        with pytest.raises(UnknownToken):
             world.admit(f"guess-{number:08}")
     before = world.api.reviews()
     with pytest.raises(Retryable, match="too many tokens"):
         world.admit("one-more-guess")
     assert world.api.reviews() == before
     assert world.admit() == Viewer("ada"), "what is known already is not asked about"
-    with pytest.raises(Unknown):
+    with pytest.raises(UnknownToken):
         world.admit("one-more-guess", source="10.0.0.3")
 
 
@@ -156,7 +156,7 @@ def test_answers_that_are_kept_are_bounded_and_hold_no_token() -> None:
     world = World()
     for number in range(ANSWERS + 10):
         world.now += 1.0
-        with pytest.raises(Unknown):
+        with pytest.raises(UnknownToken):
             world.admit(f"guess-{number:08}")
     assert len(world.gate._answers) == ANSWERS
     assert all(len(key) == 32 for key in world.gate._answers)
@@ -165,7 +165,7 @@ def test_answers_that_are_kept_are_bounded_and_hold_no_token() -> None:
 def flood(world: World) -> None:
     """From the address of the proxy, as fast as one is let."""
     for number in range(int(2 * REVIEWS_OF_A_SOURCE)):
-        with pytest.raises((Unknown, Retryable)):
+        with pytest.raises((UnknownToken, Retryable)):
             world.gate.admit(f"token-of-nobody-{number}", HERE)
 
 
@@ -187,5 +187,5 @@ def test_whose_token_was_revoked_does_not_keep_a_stream_by_sending_other_tokens(
     flood(world)
     guard = Guard(gate=world.gate, hosts=())
     assert not guard.admits(ADA, HERE)
-    with pytest.raises(Unknown):
+    with pytest.raises(UnknownToken):
         world.gate.admit(ADA, HERE)

@@ -12,9 +12,9 @@ from provisioner.api import Maintenance
 from provisioner.api.boot_timeline import PHASE_NAMES
 from provisioner.api.codec import decode
 from provisioner.api.server_status import Lifecycle
-from provisioner.web.fleet import Fleet, Wanted, by_number, in_place, waiting_groups
+from provisioner.web.fleet import Fleet, FleetFilter, by_number, in_place, waiting_groups
 from provisioner.web.medians import FEWEST, usual_boot
-from provisioner.web.row import Row, row_of, unit_of
+from provisioner.web.row import ServerRow, row_of, unit_of
 from provisioner.web.states import STATES, state_of
 from tests.web.made_up_fleet import NEW, NOON, PHASES, condition, maintenance_of, make_fleet
 
@@ -23,11 +23,11 @@ BY_NAME = {body["metadata"]["name"]: body for body in FLEET.servers}
 HELD_BY = {body["spec"]["serverRef"]: decode(Maintenance, body) for body in FLEET.maintenances}
 
 
-def row(name: str) -> Row:
+def row(name: str) -> ServerRow:
     return row_of(BY_NAME[name], HELD_BY.get(name))
 
 
-def rows() -> list[Row]:
+def rows() -> list[ServerRow]:
     return [row(name) for name in BY_NAME]
 
 
@@ -203,16 +203,16 @@ def test_those_that_wait_for_the_same_are_told_together_the_worst_first() -> Non
 @pytest.mark.parametrize(
     ("wanted", "found"),
     [
-        (Wanted(text="R02 u16"), {"r02-u16"}),
-        (Wanted(text="10.80.1.14"), {"r02-u16"}),
-        (Wanted(text="52:54:00:00:00:0b"), {"r02-u16"}),
-        (Wanted(text="s0048224"), {"r02-u16"}),
-        (Wanted(state="failed"), {"r02-u16", "r03-u21"}),
-        (Wanted(state="failed", reason="GPUs"), {"r02-u16"}),
-        (Wanted(state="failed", rack="r03"), {"r03-u21"}),
-        (Wanted(state="failed", pool="other"), set()),
-        (Wanted(text=NEW, state="checking"), {"r02-u31"}),
+        (FleetFilter(text="R02 u16"), {"r02-u16"}),
+        (FleetFilter(text="10.80.1.14"), {"r02-u16"}),
+        (FleetFilter(text="52:54:00:00:00:0b"), {"r02-u16"}),
+        (FleetFilter(text="s0048224"), {"r02-u16"}),
+        (FleetFilter(state="failed"), {"r02-u16", "r03-u21"}),
+        (FleetFilter(state="failed", reason="GPUs"), {"r02-u16"}),
+        (FleetFilter(state="failed", rack="r03"), {"r03-u21"}),
+        (FleetFilter(state="failed", pool="other"), set()),
+        (FleetFilter(text=NEW, state="checking"), {"r02-u31"}),
     ],
 )
-def test_a_search_finds_what_matches_all_of_it(wanted: Wanted, found: set[str]) -> None:
+def test_a_search_finds_what_matches_all_of_it(wanted: FleetFilter, found: set[str]) -> None:
     assert {each.name for each in rows() if wanted.matches(each)} == found

@@ -15,15 +15,15 @@ try:
     from provisioner.api.errors import NotFound, Retryable
     from provisioner.api.maintenance import Requestor
     from provisioner.api.meta import parse_time
-    from provisioner.cli.kubectl.asking import Ask, check_ask, requestor_of
+    from provisioner.cli.kubectl.asking import RequestOptions, check_ask, requestor_of
     from provisioner.cli.kubectl.filing import (
         file_request,
         own_entries,
         read_maintenances,
         withdraw,
     )
-    from provisioner.cli.kubectl.targets import Target
-    from provisioner.cli.kubectl.waiting import Watched
+    from provisioner.cli.kubectl.targets import ServerTarget
+    from provisioner.cli.kubectl.waiting import WatchedMaintenance
     from provisioner.rules.requests import entry_of, is_active, is_open, is_same
 except ImportError:
     pass  # told by provisioner_module.make_module
@@ -78,7 +78,7 @@ def _is_by_then(entry: Requestor, wanted: Requestor) -> bool:
     return parse_time(entry.deadline_time) <= parse_time(wanted.deadline_time)
 
 
-def runs_already(target: Target, wanted: Requestor) -> bool:
+def runs_already(target: ServerTarget, wanted: Requestor) -> bool:
     """Whether a reimage is to what runs, and was seen to."""
     status = target.server.status
     ready = find_condition(status.conditions, "Ready")
@@ -89,7 +89,13 @@ def runs_already(target: Target, wanted: Requestor) -> bool:
 
 
 def file_all(
-    cluster: Any, ask: Ask, targets: Sequence[Target], now: datetime, *, key: str | None, check_mode: bool
+    cluster: Any,
+    ask: RequestOptions,
+    targets: Sequence[ServerTarget],
+    now: datetime,
+    *,
+    key: str | None,
+    check_mode: bool,
 ) -> list[Answer]:
     """Every request, first as a dry run of all of them, so that a refusal of one comes before any is written.
 
@@ -161,7 +167,7 @@ def _diff(server: str, before: Requestor | None, after: Requestor | None) -> dic
     return {"before_header": header, "after_header": header, "before": lines(before), "after": lines(after)}
 
 
-def withdraw_all(cluster: Any, targets: Sequence[Target], *, check_mode: bool) -> dict[str, Any]:
+def withdraw_all(cluster: Any, targets: Sequence[ServerTarget], *, check_mode: bool) -> dict[str, Any]:
     """What this user has asked for of them goes. Raises: Refused."""
     user = cluster.ask_who_i_am()
     requests, diff = [], []
@@ -221,7 +227,7 @@ def _end_of(cluster: Any, answer: Answer) -> tuple[str, str] | None:
         return "Cancelled", "the Maintenance was deleted"
     except Retryable:
         return None
-    outcome = Watched(answer.server, m.name, answer.entry.action).outcome(m)
+    outcome = WatchedMaintenance(answer.server, m.name, answer.entry.action).outcome(m)
     if outcome is None:
         return None
     found = find_condition(m.status.conditions, "Succeeded")

@@ -15,8 +15,8 @@ from ansible.module_utils.basic import AnsibleModule
 try:
     from provisioner.api.errors import ProvisionerError
     from provisioner.inventory.lists.entries import BadPackingList, PackingList
-    from provisioner.inventory.register import MANAGER, Step
-    from provisioner.inventory.registrar import Outcome, carry_out, plan_registration
+    from provisioner.inventory.register import MANAGER, RegistrationStep
+    from provisioner.inventory.registrar import RegistrationOutcome, carry_out, plan_registration
 except ImportError:
     pass  # told by provisioner_module.make_module
 
@@ -95,7 +95,7 @@ def mistaken(bad: BadPackingList) -> dict[str, Any]:
     return {"msg": str(bad), "mistakes": mistakes, "notes": list(bad.notes), "remedy": bad.hint, "changed": False}
 
 
-def _failed(outcome: Outcome) -> dict[str, Any]:
+def _failed(outcome: RegistrationOutcome) -> dict[str, Any]:
     def words(error: ProvisionerError) -> str:
         return str(error)
 
@@ -105,12 +105,12 @@ def _failed(outcome: Outcome) -> dict[str, Any]:
     return {"msg": "\n".join(["not all of it was written:", *lines, remedy]), "remedy": remedy}
 
 
-def _told(step: Step) -> dict[str, Any]:
+def _told(step: RegistrationStep) -> dict[str, Any]:
     changes = [{"field": c.field, "before": c.before, "after": c.after} for c in step.changes]
     return {"action": step.action, "kind": step.kind, "name": step.name, "reason": step.reason, "changes": changes}
 
 
-def _diff(step: Step) -> dict[str, Any]:
+def _diff(step: RegistrationStep) -> dict[str, Any]:
     """Of a Secret no value is shown, of others the fields that change."""
     title = f"{step.kind} {step.name}"
     if step.action == "delete":

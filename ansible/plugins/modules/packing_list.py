@@ -170,7 +170,7 @@ def with_rack(cluster: Any, wanted: Any, params: dict[str, Any]) -> Any:
 
     from provisioner.api import Rack
     from provisioner.api.errors import Refused
-    from provisioner.inventory.lists.entries import Entry, Origin
+    from provisioner.inventory.lists.entries import ListEntry, Origin
 
     if not params["subnets"]:
         return wanted
@@ -179,7 +179,7 @@ def with_rack(cluster: Any, wanted: Any, params: dict[str, Any]) -> Any:
     before = find_object(cluster, Rack, params["rack"])
     given = {"spec": {"subnets": [spec_of(subnet) for subnet in params["subnets"]]}}
     spec = registering.overlay(registering.fields_that_are_ours(before) if before else {}, given)["spec"]
-    rack = Entry(kind="Rack", name=params["rack"], spec=spec, origin=Origin("subnets"))
+    rack = ListEntry(kind="Rack", name=params["rack"], spec=spec, origin=Origin("subnets"))
     return replace(wanted, entries=(rack, *wanted.entries))
 
 
@@ -189,7 +189,7 @@ def with_credentials(wanted: Any, given: dict[str, Any]) -> Any:
 
     from provisioner.api.errors import Refused
     from provisioner.api.values import Secret
-    from provisioner.inventory.lists.entries import Credentials
+    from provisioner.inventory.lists.entries import BmcCredentials
 
     entries = {entry.name: entry for entry in wanted.entries if entry.kind == "Server"}
     for name, both in given.items():
@@ -199,7 +199,7 @@ def with_credentials(wanted: Any, given: dict[str, Any]) -> Any:
                 f"bmc_credentials of {name}: expected username and password of a server of the list that has a BMC",
                 hint="correct the name, add its BMC's address to the list, or take the entry out",
             )
-        credentials = Credentials(str(both["username"]), Secret(str(both["password"])))
+        credentials = BmcCredentials(str(both["username"]), Secret(str(both["password"])))
         entries[name] = replace(entries[name], credentials=credentials)
     return replace(wanted, entries=tuple(entries.get(e.name, e) if e.kind == "Server" else e for e in wanted.entries))
 

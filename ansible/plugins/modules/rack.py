@@ -195,7 +195,7 @@ def present(module: Any, cluster: Any) -> dict[str, Any]:
     from provisioner.api import Rack
     from provisioner.api.errors import Refused
     from provisioner.api.rack import RackSpec
-    from provisioner.inventory.lists.entries import Entry, Origin, PackingList
+    from provisioner.inventory.lists.entries import ListEntry, Origin, PackingList
 
     params = module.params
     name = params["name"]
@@ -208,7 +208,7 @@ def present(module: Any, cluster: Any) -> dict[str, Any]:
     given = {"spec": spec_of({field.name: params.get(field.name) for field in dataclasses.fields(RackSpec)})}
     given |= {key: params[key] for key in ("labels", "annotations") if params[key]}
     wanted = registering.overlay(registering.fields_that_are_ours(before) if before else {}, given)
-    entry = Entry(
+    entry = ListEntry(
         kind="Rack",
         name=name,
         spec=wanted["spec"],

@@ -161,7 +161,7 @@ _KEY = re.compile(r"[A-Za-z0-9][A-Za-z0-9._:/-]{0,62}")
 def ask_of(params: dict[str, Any], now: datetime) -> Any:
     """What the task asks for. Raises: Refused, BadInput."""
     from provisioner.api.errors import Refused
-    from provisioner.cli.kubectl.asking import MAX_MESSAGE, Ask
+    from provisioner.cli.kubectl.asking import MAX_MESSAGE, RequestOptions
     from provisioner.cli.kubectl.moments import read_deadline
 
     key, deadline = params["key"], params["deadline"]
@@ -175,7 +175,7 @@ def ask_of(params: dict[str, Any], now: datetime) -> Any:
     message = asking.with_key(params["reason"], key)
     if message is not None and len(message) > MAX_MESSAGE:
         raise Refused(f"reason has {len(message)} characters", hint=f"use at most {MAX_MESSAGE}")
-    return Ask(
+    return RequestOptions(
         action=params["action"],
         policy=params["policy"],
         deadline=read_deadline(deadline, now) if deadline is not None else None,
@@ -195,10 +195,10 @@ def main() -> None:
         # A list that is empty, as a play may well compute it, asks for nothing of anybody.
         module.exit_json(changed=False, requests=[])
     with failures(module):
-        from provisioner.cli.kubectl.targets import Wish, find_targets
+        from provisioner.cli.kubectl.targets import TargetSelection, find_targets
 
         cluster = open_cluster(module)
-        wish = Wish(names=tuple(params["servers"]), selector=params["selector"], pool=params["pool"])
+        wish = TargetSelection(names=tuple(params["servers"]), selector=params["selector"], pool=params["pool"])
         asks = params["state"] == "present"
         targets = find_targets(cluster, wish, for_requests=asks, boots=asks and params["action"] != "Drain")
         if not asks:

@@ -384,7 +384,7 @@ def present(module: Any, cluster: Any) -> dict[str, Any]:
     from provisioner.api.errors import Refused
     from provisioner.api.server import ServerSpec
     from provisioner.api.values import Secret
-    from provisioner.inventory.lists.entries import Credentials, Entry, Origin, PackingList
+    from provisioner.inventory.lists.entries import BmcCredentials, ListEntry, Origin, PackingList
 
     params = module.params
     name = params["name"]
@@ -407,14 +407,14 @@ def present(module: Any, cluster: Any) -> dict[str, Any]:
     given = {"spec": spec_of(options)}
     given |= {key: params[key] for key in ("labels", "annotations") if params[key]}
     wanted = registering.overlay(registering.fields_that_are_ours(before) if before else {}, given)
-    entry = Entry(
+    entry = ListEntry(
         kind="Server",
         name=name,
         spec=wanted["spec"],
         origin=Origin(f"task of Server {name}"),
         labels=wanted.get("labels") or {},
         annotations=wanted.get("annotations") or {},
-        credentials=Credentials(username, Secret(password)) if password is not None else None,
+        credentials=BmcCredentials(username, Secret(password)) if password is not None else None,
     )
     return registering.register(module, cluster, PackingList((entry,)))
 

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from typing import Final, NamedTuple
 
 from provisioner.attestation.tpm.algorithms import PCR_COUNT, Algorithm, name_of
-from provisioner.attestation.tpm.wire import MalformedTpmData, Reader
+from provisioner.attestation.tpm.wire import MalformedTpmData, StructureReader
 
 LARGEST_LOG_BYTES: Final = 128 * 1024
 MOST_EVENTS: Final = 1024
@@ -46,7 +46,7 @@ def parse_event_log(data: bytes) -> EventLog:
     """A whole log with a SHA-256 bank, of at most LARGEST_LOG_BYTES and MOST_EVENTS. Raises: MalformedTpmData."""
     if len(data) > LARGEST_LOG_BYTES:
         raise MalformedTpmData(f"the event log has {len(data)} bytes, at most {LARGEST_LOG_BYTES} are expected")
-    reader = Reader(data, "the event log", order="little")
+    reader = StructureReader(data, "the event log", order="little")
     banks = _read_header(reader)
     layout, order = _layout(reader.peek(_LARGEST_HEAD), banks)
     at = order.index(Algorithm.SHA256)
@@ -77,7 +77,7 @@ def _layout(event: bytes, banks: Mapping[int, int]) -> tuple[struct.Struct, list
     Each has one digest of each bank, in whatever order the firmware likes, always the same one.
     """
     order: list[int] = []
-    reader = Reader(event, "the first event of the log", order="little")
+    reader = StructureReader(event, "the first event of the log", order="little")
     if event:
         reader.take(8)
         if (count := reader.uint32()) != len(banks):
@@ -92,14 +92,14 @@ def _layout(event: bytes, banks: Mapping[int, int]) -> tuple[struct.Struct, list
     return struct.Struct("<III" + "".join(f"H{banks[bank]}s" for bank in order) + "I"), order
 
 
-def _read_header(reader: Reader) -> Mapping[int, int]:
+def _read_header(reader: StructureReader) -> Mapping[int, int]:
     """The first event, in the format of TPM 1.2: names the banks and the sizes of their digests."""
     pcr, kind = reader.uint32(), reader.uint32()
     reader.take(20)
     size = reader.uint32()
     if pcr != 0 or kind != EV_NO_ACTION or size > 1024:
         raise MalformedTpmData("the event log does not begin with a Spec ID event; is it one of a TPM 1.2?")
-    header = Reader(reader.take(size), "the event log's Spec ID event", order="little")
+    header = StructureReader(reader.take(size), "the event log's Spec ID event", order="little")
     if header.take(len(_SPEC_ID)) != _SPEC_ID:
         raise MalformedTpmData("the event log is not crypto-agile: its first event is no 'Spec ID Event03'")
     header.take(8)  # platform class, version, size of a pointer

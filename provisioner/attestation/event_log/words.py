@@ -7,7 +7,7 @@ from typing import Final
 
 from provisioner.attestation.event_log.device_path import device_path_words
 from provisioner.attestation.event_log.parse import Event
-from provisioner.attestation.tpm.wire import MalformedTpmData, Reader
+from provisioner.attestation.tpm.wire import MalformedTpmData, StructureReader
 
 LONGEST_WORDS: Final = 160
 EV_SEPARATOR: Final = 0x04
@@ -77,7 +77,7 @@ def _action(event: Event) -> str:
 def _program(kind: str) -> Callable[[Event], str]:
     def words(event: Event) -> str:
         """UEFI_IMAGE_LOAD_EVENT: place, size, link-time address, device path."""
-        reader = Reader(event.data, "the event", order="little")
+        reader = StructureReader(event.data, "the event", order="little")
         reader.take(24)
         path = reader.take(min(reader.uint64(), reader.left))
         return f"{kind} {device_path_words(path)}".rstrip()
@@ -87,7 +87,7 @@ def _program(kind: str) -> Callable[[Event], str]:
 
 def _variable(event: Event) -> str:
     """UEFI_VARIABLE_DATA: GUID, lengths of name and data, name in UTF-16, data."""
-    reader = Reader(event.data, "the event", order="little")
+    reader = StructureReader(event.data, "the event", order="little")
     reader.take(16)
     characters, size = reader.uint64(), reader.uint64()
     name = printable(reader.take(min(characters * 2, 2 * LONGEST_WORDS)), "utf-16-le")
@@ -95,7 +95,7 @@ def _variable(event: Event) -> str:
 
 
 def _tagged(event: Event) -> str:
-    reader = Reader(event.data, "the event", order="little")
+    reader = StructureReader(event.data, "the event", order="little")
     tag, size = reader.uint32(), reader.uint32()
     text = printable(reader.take(min(size, reader.left)))
     if tag == INITRD_TAG:

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from typing import Final
 
 from provisioner.attestation.tpm.algorithms import PCR_COUNT, name_of
-from provisioner.attestation.tpm.wire import MalformedTpmData, Reader
+from provisioner.attestation.tpm.wire import MalformedTpmData, StructureReader
 
 LARGEST_ATTEST_BYTES: Final = 1024
 _GENERATED_VALUE: Final = 0xFF544347
@@ -45,7 +45,7 @@ def parse_quote(data: bytes) -> Quote:
     """A whole TPMS_ATTEST of type quote. Raises: MalformedTpmData, also for any other type of attestation."""
     if len(data) > LARGEST_ATTEST_BYTES:
         raise MalformedTpmData(f"the quote has {len(data)} bytes, at most {LARGEST_ATTEST_BYTES} are expected")
-    reader = Reader(data, "the quote")
+    reader = StructureReader(data, "the quote")
     if (magic := reader.uint32()) != _GENERATED_VALUE:
         raise MalformedTpmData(f"the quote begins with 0x{magic:08x}, expected 0x{_GENERATED_VALUE:08x}")
     if (kind := reader.uint16()) != _ATTEST_QUOTE:
@@ -61,7 +61,7 @@ def parse_quote(data: bytes) -> Quote:
     return Quote(signer, extra, Clock(clock_ms, resets, restarts, bool(safe)), firmware, selection, digest)
 
 
-def _read_selection(reader: Reader) -> tuple[tuple[int, frozenset[int]], ...]:
+def _read_selection(reader: StructureReader) -> tuple[tuple[int, frozenset[int]], ...]:
     banks = reader.uint32()
     if banks > _MOST_BANKS:
         raise MalformedTpmData(f"the quote selects {banks} banks of PCRs, at most {_MOST_BANKS} are expected")

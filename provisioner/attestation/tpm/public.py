@@ -10,7 +10,7 @@ from typing import Final
 from cryptography.hazmat.primitives.asymmetric import ec, rsa
 
 from provisioner.attestation.tpm.algorithms import Algorithm, Attribute, Curve, name_of
-from provisioner.attestation.tpm.wire import MalformedTpmData, Reader, sized, uint16, uint32
+from provisioner.attestation.tpm.wire import MalformedTpmData, StructureReader, sized, uint16, uint32
 
 LARGEST_PUBLIC_BYTES: Final = 1024
 _RSA_DEFAULT_EXPONENT: Final = 65537
@@ -125,7 +125,7 @@ def parse_public(data: bytes) -> PublicArea:
     """A whole TPMT_PUBLIC of at most LARGEST_PUBLIC_BYTES. Raises: MalformedTpmData."""
     if len(data) > LARGEST_PUBLIC_BYTES:
         raise MalformedTpmData(f"the public area has {len(data)} bytes, at most {LARGEST_PUBLIC_BYTES} are expected")
-    reader = Reader(data, "the public area")
+    reader = StructureReader(data, "the public area")
     kind, name_algorithm, attributes = reader.uint16(), reader.uint16(), reader.uint32()
     policy = reader.sized(_MOST_POLICY_BYTES)
     if kind == Algorithm.RSA:
@@ -138,7 +138,7 @@ def parse_public(data: bytes) -> PublicArea:
     return PublicArea(name_algorithm, Attribute(attributes), policy, part)
 
 
-def _read_rsa(reader: Reader) -> RsaPart:
+def _read_rsa(reader: StructureReader) -> RsaPart:
     symmetric, scheme = _read_symmetric(reader), _read_scheme(reader)
     key_bits, exponent = reader.uint16(), reader.uint32()
     if key_bits not in _RSA_SIZES:
@@ -151,7 +151,7 @@ def _read_rsa(reader: Reader) -> RsaPart:
     return RsaPart(symmetric, scheme, key_bits, exponent, modulus)
 
 
-def _read_ecc(reader: Reader) -> EccPart:
+def _read_ecc(reader: StructureReader) -> EccPart:
     symmetric, scheme = _read_symmetric(reader), _read_scheme(reader)
     curve = reader.uint16()
     if curve not in _CURVES:
@@ -162,7 +162,7 @@ def _read_ecc(reader: Reader) -> EccPart:
     )
 
 
-def _read_symmetric(reader: Reader) -> Symmetric:
+def _read_symmetric(reader: StructureReader) -> Symmetric:
     algorithm = reader.uint16()
     if algorithm == Algorithm.NULL:
         return Symmetric(algorithm)
@@ -171,7 +171,7 @@ def _read_symmetric(reader: Reader) -> Symmetric:
     return Symmetric(algorithm, reader.uint16(), reader.uint16())
 
 
-def _read_scheme(reader: Reader) -> Scheme:
+def _read_scheme(reader: StructureReader) -> Scheme:
     algorithm = reader.uint16()
     if algorithm in (Algorithm.NULL, Algorithm.RSAES):
         return Scheme(algorithm)

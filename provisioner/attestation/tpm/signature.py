@@ -11,7 +11,7 @@ from cryptography.hazmat.primitives.asymmetric.utils import encode_dss_signature
 
 from provisioner.attestation.tpm.algorithms import Algorithm, name_of
 from provisioner.attestation.tpm.public import PublicArea
-from provisioner.attestation.tpm.wire import MalformedTpmData, Reader
+from provisioner.attestation.tpm.wire import MalformedTpmData, StructureReader
 
 LARGEST_SIGNATURE_BYTES: Final = 600
 _MOST_RSA_BYTES: Final = 512
@@ -27,7 +27,7 @@ def verify_signature(public: PublicArea, signed: bytes, signature: bytes) -> boo
         raise MalformedTpmData(
             f"the signature has {len(signature)} bytes, at most {LARGEST_SIGNATURE_BYTES} are expected"
         )
-    reader = Reader(signature, "the signature")
+    reader = StructureReader(signature, "the signature")
     algorithm, digest = reader.uint16(), reader.uint16()
     if algorithm not in (Algorithm.RSASSA, Algorithm.ECDSA) or digest != Algorithm.SHA256:
         raise MalformedTpmData(

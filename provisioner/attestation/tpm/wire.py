@@ -15,7 +15,7 @@ class MalformedTpmData(Refused):
         super().__init__(message, hint="send it as the TPM, or its firmware, wrote it")
 
 
-class Reader:
+class StructureReader:
     """Reads a structure from its beginning; every method raises MalformedTpmData where it ends too soon.
 
     what: the structure's name, for messages. order: TPM structures are big-endian, event logs little-endian.

@@ -13,8 +13,8 @@ from http.server import BaseHTTPRequestHandler
 from pathlib import Path
 from typing import Final, Protocol
 
-from provisioner.boot.cache.growing import Failed, Failure
-from provisioner.boot.cache.paths import Asked, read_path
+from provisioner.boot.cache.growing import DownloadFailed, DownloadFailure
+from provisioner.boot.cache.paths import ImageFilePath, read_path
 from provisioner.node.lingering_close import LingeringHandler
 
 _RANGE: Final = re.compile(r"bytes=([0-9]{1,15})-([0-9]{1,15})?\Z")
@@ -23,7 +23,7 @@ SEND_SECONDS: Final = 120
 """So long nginx may take nothing."""
 
 
-class Readable(Protocol):
+class ReadableFile(Protocol):
     """A file that is there, or on its way. All raise Failed."""
 
     @property
@@ -51,7 +51,7 @@ class _Server(socketserver.ThreadingMixIn, socketserver.UnixStreamServer):
 
 
 def answer_server(
-    path: Path, open_file: Callable[[Asked], Readable], read_signature: Callable[[Asked], bytes]
+    path: Path, open_file: Callable[[ImageFilePath], ReadableFile], read_signature: Callable[[ImageFilePath], bytes]
 ) -> _Server:
     """A server on the socket `path`, which is made anew. Both calls may raise Failed."""
 
@@ -75,12 +75,12 @@ def answer_server(
             asked = read_path(self.path)
             try:
                 if asked is None:
-                    raise Failed(Failure(404, "there is nothing of that name"))
+                    raise DownloadFailed(DownloadFailure(404, "there is nothing of that name"))
                 if asked.name == "manifest.sig":
                     self._give_small(read_signature(asked))
                 else:
                     self._give(open_file(asked))
-            except Failed as error:
+            except DownloadFailed as error:
                 self._begin(error.failure.status, 0, {})
 
         def _give_small(self, content: bytes) -> None:
@@ -88,7 +88,7 @@ def answer_server(
             if self.command != "HEAD":
                 self.wfile.write(content)
 
-        def _give(self, file: Readable) -> None:
+        def _give(self, file: ReadableFile) -> None:
             size = file.size_bytes
             span = read_range(self.headers.get("Range"), size)
             if span is None:

@@ -9,7 +9,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Final
 
-from provisioner.boot.cache.paths import Asked
+from provisioner.boot.cache.paths import ImageFilePath
 
 REFUSED_SECONDS: Final = 600.0
 """So long a boot host that gave a false file is not asked for that one."""
@@ -19,7 +19,7 @@ MOST_REFUSALS: Final = 100
 
 
 @dataclass(frozen=True)
-class Refusal:
+class WrongContent:
     """A boot host gave what is not the file of that name. observed: SHA-256 of what it gave; time: since 1970."""
 
     boot_host: str
@@ -34,16 +34,16 @@ class BootHosts:
     def __init__(self, urls: Sequence[str], clock: Callable[[], float] = time.time) -> None:
         self.urls, self._clock = tuple(urls), clock
         self._lock = threading.Lock()
-        self._refusals: list[Refusal] = []
+        self._refusals: list[WrongContent] = []
         self._silent: dict[str, float] = {}
 
     @property
-    def refusals(self) -> list[Refusal]:
+    def refusals(self) -> list[WrongContent]:
         """The last ones."""
         with self._lock:
             return list(self._refusals)
 
-    def to_ask(self, asked: Asked) -> list[str]:
+    def to_ask(self, asked: ImageFilePath) -> list[str]:
         """In this order, that which gave a false one latest last; none where all did a short while ago."""
         now = self._clock()
         with self._lock:
@@ -54,10 +54,10 @@ class BootHosts:
         usable = (url for url in self.urls if refused.get(url, REFUSED_SECONDS) >= REFUSED_SECONDS)
         return sorted(usable, key=lambda url: (-refused.get(url, math.inf), url in silent))
 
-    def refuse(self, url: str, asked: Asked, observed: str) -> None:
+    def refuse(self, url: str, asked: ImageFilePath, observed: str) -> None:
         """What it gave has another digest."""
         with self._lock:
-            self._refusals = [*self._refusals, Refusal(url, asked.path, observed, self._clock())][-MOST_REFUSALS:]
+            self._refusals = [*self._refusals, WrongContent(url, asked.path, observed, self._clock())][-MOST_REFUSALS:]
 
     def note_silence(self, url: str) -> None:
         """It did not answer, or too slowly."""

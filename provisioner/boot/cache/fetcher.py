@@ -16,10 +16,10 @@ from typing import BinaryIO, Final
 import structlog
 
 from provisioner.boot.cache.boot_hosts import BootHosts
-from provisioner.boot.cache.growing import Failed, Failure, Growing, Whole
-from provisioner.boot.cache.kept import Kept, NoPlace
-from provisioner.boot.cache.paths import MANIFEST_BYTES, Asked, expected_digest
-from provisioner.node.image.answer import Answer, Declined, SourceFull
+from provisioner.boot.cache.growing import DownloadFailed, DownloadFailure, Growing, Whole
+from provisioner.boot.cache.kept import KeptFiles, NoPlace
+from provisioner.boot.cache.paths import MANIFEST_BYTES, ImageFilePath, expected_digest
+from provisioner.node.image.answer import Declined, PartialBody, SourceFull
 
 log = structlog.get_logger(__name__)
 
@@ -37,10 +37,10 @@ _ROUNDS: Final = 3
 class Fetcher:
     """least_rate: what a boot host must give, in bytes/s. clock: seconds since 1970."""
 
-    def __init__(self, kept: Kept, boot_hosts: BootHosts, *, least_rate: int, clock: Callable[[], float]) -> None:
+    def __init__(self, kept: KeptFiles, boot_hosts: BootHosts, *, least_rate: int, clock: Callable[[], float]) -> None:
         self._kept, self._boot_hosts, self._least_rate, self._clock = kept, boot_hosts, least_rate, clock
         self._lock = threading.RLock()
-        self._under_way: dict[Asked, Growing] = {}
+        self._under_way: dict[ImageFilePath, Growing] = {}
         self._room = threading.BoundedSemaphore(AT_ONCE)
         self._reserved_bytes = 0
         self._counts = Counter[str]()
@@ -62,7 +62,7 @@ class Fetcher:
         with self._lock:
             return sorted(asked.path for asked in self._under_way)
 
-    def open(self, asked: Asked) -> Growing | Whole:
+    def open(self, asked: ImageFilePath) -> Growing | Whole:
         """The file, from disk or as it comes. Raises: Failed, where too many are under way."""
         with self._lock:
             if self._kept.has(asked):
@@ -70,26 +70,26 @@ class Fetcher:
             growing = self._under_way.get(asked)
             if growing is None:
                 if len(self._under_way) >= MOST_UNDER_WAY:
-                    raise Failed(Failure(503, f"{MOST_UNDER_WAY} other files are fetched"))
+                    raise DownloadFailed(DownloadFailure(503, f"{MOST_UNDER_WAY} other files are fetched"))
                 growing = self._under_way[asked] = Growing()
                 threading.Thread(target=self._run, args=(asked, growing), name="cache-fetch", daemon=True).start()
             return growing
 
-    def _run(self, asked: Asked, growing: Growing) -> None:
-        failure: Failure | None = Failure(500, "it could not be fetched")
+    def _run(self, asked: ImageFilePath, growing: Growing) -> None:
+        failure: DownloadFailure | None = DownloadFailure(500, "it could not be fetched")
         try:
             expected = expected_digest(asked, self._manifest_of(asked))
             if expected is None:
-                failure = Failure(404, f"the manifest of {asked.folder} names no {asked.name}")
+                failure = DownloadFailure(404, f"the manifest of {asked.folder} names no {asked.name}")
             else:
                 with self._room:
                     failure = self._fetch(asked, growing, expected)
-        except Failed as error:
+        except DownloadFailed as error:
             failure = error.failure
         except NoPlace as error:
-            failure = Failure(502, f"{error}; give the cache a larger --disk")
+            failure = DownloadFailure(502, f"{error}; give the cache a larger --disk")
         except OSError as error:
-            failure = Failure(502, f"the cache's disk failed: {error}")
+            failure = DownloadFailure(502, f"the cache's disk failed: {error}")
         finally:
             with self._lock:
                 self._under_way.pop(asked, None)
@@ -98,7 +98,7 @@ class Fetcher:
             if failure is not None:
                 log.warning("file was not fetched", path=asked.path, error=failure.why, status=failure.status)
 
-    def _fetch(self, asked: Asked, growing: Growing, expected: str) -> Failure | None:
+    def _fetch(self, asked: ImageFilePath, growing: Growing, expected: str) -> DownloadFailure | None:
         """None if it is kept now. Raises: OSError of the disk."""
         with self._kept.new() as file:
             part = _Part(asked, growing, file, self._least_rate, self._reserve, self._came)
@@ -124,7 +124,7 @@ class Fetcher:
                 self._kept.make_room(self._reserved_bytes + size_bytes)
             self._reserved_bytes += size_bytes
 
-    def _manifest_of(self, asked: Asked) -> bytes | None:
+    def _manifest_of(self, asked: ImageFilePath) -> bytes | None:
         """Raises: Failed."""
         if asked.manifest is None:
             return None
@@ -132,25 +132,25 @@ class Fetcher:
         manifest.wait_beyond(manifest.size_bytes - 1)
         return self._kept.read(asked.manifest, MANIFEST_BYTES)
 
-    def _fill(self, part: _Part) -> Failure | None:
+    def _fill(self, part: _Part) -> DownloadFailure | None:
         """Get all of it, or say why not."""
         urls = self._boot_hosts.to_ask(part.asked)
         if not urls:
-            return Failure(502, "all boot hosts have given a false one; they are asked again in some minutes")
-        failures: list[Failure] = []
+            return DownloadFailure(502, "all boot hosts have given a false one; they are asked again in some minutes")
+        failures: list[DownloadFailure] = []
         for url in urls * _ROUNDS:
             before = part.have
             try:
                 part.continue_from(url)
             except SourceFull:
-                failures.append(Failure(503, f"{url} is full"))
+                failures.append(DownloadFailure(503, f"{url} is full"))
             except Declined as error:
-                failures.append(Failure(404 if error.status == 404 else 502, f"{url}: {error}"))
+                failures.append(DownloadFailure(404 if error.status == 404 else 502, f"{url}: {error}"))
             except _WrittenNot as error:
                 raise error.reason from error
             except (OSError, http.client.HTTPException, ValueError) as error:
                 self._boot_hosts.note_silence(url)
-                failures.append(Failure(502, f"{url}: {error or type(error).__name__}"))
+                failures.append(DownloadFailure(502, f"{url}: {error or type(error).__name__}"))
             else:
                 self._boot_hosts.note_answer(url)
                 return None
@@ -158,12 +158,12 @@ class Fetcher:
                 break
         # Full is better news than absent, and both are than broken.
         worst = min(failures, key=lambda failure: (503, 404, 502).index(failure.status))
-        return Failure(worst.status, "; ".join(dict.fromkeys(failure.why for failure in failures)))
+        return DownloadFailure(worst.status, "; ".join(dict.fromkeys(failure.why for failure in failures)))
 
-    def _refuse(self, part: _Part, expected: str) -> Failure:
+    def _refuse(self, part: _Part, expected: str) -> DownloadFailure:
         if len(part.givers) > 1:
             # Nobody can say whose piece is false. Who ended in the middle is asked last the next time.
-            return Failure(502, f"what {' and '.join(part.givers)} gave does not fit together")
+            return DownloadFailure(502, f"what {' and '.join(part.givers)} gave does not fit together")
         (url,) = part.givers
         self._boot_hosts.refuse(url, part.asked, part.observed)
         log.error(
@@ -174,10 +174,10 @@ class Fetcher:
             expected=expected,
             remedy="check its store (provisioner image verify), and who stands between it and this cache",
         )
-        return Failure(502, f"{url} gave sha256 {part.observed}", is_false=True)
+        return DownloadFailure(502, f"{url} gave sha256 {part.observed}", is_false=True)
 
 
-def _result_of(failure: Failure | None) -> str:
+def _result_of(failure: DownloadFailure | None) -> str:
     if failure is None:
         return "kept"
     return "false" if failure.is_false else {404: "not_found", 503: "full"}.get(failure.status, "failed")
@@ -196,7 +196,7 @@ class _Part:
 
     def __init__(
         self,
-        asked: Asked,
+        asked: ImageFilePath,
         growing: Growing,
         file: BinaryIO,
         least_rate: int,
@@ -224,7 +224,7 @@ class _Part:
         """Get the rest. Raises: what Answer raises, OSError if it was cut or is of another size, _WrittenNot."""
         largest = MANIFEST_BYTES if self.asked.name == "manifest" else _LARGEST
         limit = self._size if self._size is not None else largest
-        with Answer(url + self.asked.path, self.have, size_bytes=limit, least_rate=self._least_rate) as answer:
+        with PartialBody(url + self.asked.path, self.have, size_bytes=limit, least_rate=self._least_rate) as answer:
             if answer.left_bytes is None:
                 raise OSError("it does not say how much it sends")
             size = self.have + answer.left_bytes

@@ -15,7 +15,7 @@ HELD_BACK_BYTES: Final = 64 * 1024
 
 
 @dataclass(frozen=True)
-class Failure:
+class DownloadFailure:
     """Why there is no file. status: as HTTP says it. is_false: what a boot host gave is not the file of that name."""
 
     status: int
@@ -23,10 +23,10 @@ class Failure:
     is_false: bool = False
 
 
-class Failed(OSError):
+class DownloadFailed(OSError):
     """`failure` came instead of more of the file."""
 
-    def __init__(self, failure: Failure) -> None:
+    def __init__(self, failure: DownloadFailure) -> None:
         super().__init__(failure.why)
         self.failure = failure
 
@@ -41,7 +41,7 @@ class Growing:
         self._have = 0
         self._size: int | None = None
         self._is_right = False
-        self._failure: Failure | None = None
+        self._failure: DownloadFailure | None = None
 
     def begin(self, file: BinaryIO, size_bytes: int) -> None:
         """It is written into `file` from now on."""
@@ -61,7 +61,7 @@ class Growing:
             self._have += len(piece)
             self._changed.notify_all()
 
-    def end(self, failure: Failure | None = None) -> None:
+    def end(self, failure: DownloadFailure | None = None) -> None:
         """It is whole and right; or `failure`, and whoever reads it is cut off."""
         with self._changed:
             self._is_right, self._failure = failure is None, failure
@@ -73,14 +73,14 @@ class Growing:
         with self._changed:
             self._changed.wait_for(lambda: self._size is not None or self._failure is not None)
             if self._size is None:
-                raise Failed(self._failure or Failure(502, "it was not begun"))
+                raise DownloadFailed(self._failure or DownloadFailure(502, "it was not begun"))
             return self._size
 
     def open(self) -> int:
         """A descriptor for who reads, whose position is the writer's: to be read by offset. Raises: Failed."""
         with self._changed:
             if self._descriptor is None or self._failure is not None:
-                raise Failed(self._failure or Failure(502, "it was not begun"))
+                raise DownloadFailed(self._failure or DownloadFailure(502, "it was not begun"))
             return os.dup(self._descriptor)
 
     def wait_beyond(self, position: int) -> int:
@@ -88,7 +88,7 @@ class Growing:
         with self._changed:
             self._changed.wait_for(lambda: self._readable > position or self._failure is not None)
             if self._failure is not None:
-                raise Failed(self._failure)
+                raise DownloadFailed(self._failure)
             return self._readable
 
     @property

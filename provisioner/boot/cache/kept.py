@@ -15,7 +15,7 @@ from typing import BinaryIO, Final
 
 import structlog
 
-from provisioner.boot.cache.paths import Asked, read_path
+from provisioner.boot.cache.paths import ImageFilePath, read_path
 
 log = structlog.get_logger(__name__)
 
@@ -26,7 +26,7 @@ _CHUNK: Final = 1 << 20
 class KeptFile:
     """One of them. used: seconds since 1970."""
 
-    asked: Asked
+    asked: ImageFilePath
     size_bytes: int
     used: float
 
@@ -35,7 +35,7 @@ class NoPlace(OSError):
     """It is larger than all that may be kept."""
 
 
-class Kept:
+class KeptFiles:
     """`folder` holds `images/…`, with nothing in it but what was found right, and files under way that begin with a
     dot. Any thread may call."""
 
@@ -53,13 +53,13 @@ class Kept:
         for half in self._folder.glob(".new-*"):
             half.unlink()
 
-    def path(self, asked: Asked) -> Path:
+    def path(self, asked: ImageFilePath) -> Path:
         return self._folder / asked.path.lstrip("/")
 
-    def has(self, asked: Asked) -> bool:
+    def has(self, asked: ImageFilePath) -> bool:
         return self.path(asked).is_file()
 
-    def read(self, asked: Asked, most_bytes: int) -> bytes | None:
+    def read(self, asked: ImageFilePath, most_bytes: int) -> bytes | None:
         """The beginning of it; None if it is not there."""
         try:
             with self.path(asked).open("rb") as file:
@@ -67,7 +67,7 @@ class Kept:
         except OSError:
             return None
 
-    def touch(self, asked: Asked, now: float) -> None:
+    def touch(self, asked: ImageFilePath, now: float) -> None:
         """It was asked for. The time of access says so: on a disk that does not keep it by itself, too."""
         with suppress(OSError):
             os.utime(self.path(asked), (now, self.path(asked).stat().st_mtime))
@@ -93,7 +93,7 @@ class Kept:
                 with suppress(FileNotFoundError):
                     Path(file.name).unlink()
 
-    def keep(self, asked: Asked, file: BinaryIO, now: float) -> None:
+    def keep(self, asked: ImageFilePath, file: BinaryIO, now: float) -> None:
         """Name what `new` gave, which was found right, and for which room was made. Raises: OSError."""
         file.flush()
         os.fsync(file.fileno())
@@ -124,7 +124,7 @@ class Kept:
                 used -= file.size_bytes
                 log.info("file made room for others", path=file.asked.path)
 
-    def discard(self, asked: Asked) -> None:
+    def discard(self, asked: ImageFilePath) -> None:
         """Absent is fine."""
         path = self.path(asked)
         with self._lock:
@@ -133,7 +133,7 @@ class Kept:
                 with suppress(OSError):
                     path.parent.rmdir()
 
-    def hash(self, asked: Asked) -> str | None:
+    def hash(self, asked: ImageFilePath) -> str | None:
         """SHA-256 of what the disk has of it; None if it is not there."""
         try:
             digest = hashlib.sha256()

@@ -23,7 +23,7 @@ _ASKED: Final = re.compile(PATTERN)
 
 
 @dataclass(frozen=True)
-class Asked:
+class ImageFilePath:
     """A file below `/images/`. folder: `parts`, or `sha256-…` of an image."""
 
     folder: str
@@ -35,20 +35,20 @@ class Asked:
         return f"{IMAGES}{self.folder}/{self.name}"
 
     @property
-    def manifest(self) -> Asked | None:
+    def manifest(self) -> ImageFilePath | None:
         """The file that names this one's digest; None if its own name does, or nothing does."""
-        return Asked(self.folder, "manifest") if self.name in _WORD_OF else None
+        return ImageFilePath(self.folder, "manifest") if self.name in _WORD_OF else None
 
 
-def read_path(path: str) -> Asked | None:
+def read_path(path: str) -> ImageFilePath | None:
     """None if it is nothing that a cache has. Never raises."""
     if not _ASKED.fullmatch(path):
         return None
     folder, _, name = path.removeprefix(IMAGES).partition("/")
-    return Asked(folder, name)
+    return ImageFilePath(folder, name)
 
 
-def expected_digest(asked: Asked, manifest: bytes | None = None) -> str | None:
+def expected_digest(asked: ImageFilePath, manifest: bytes | None = None) -> str | None:
     """SHA-256 in hexadecimal digits; None if nobody can say. manifest: what `asked.manifest` holds, verified."""
     if asked.folder == "parts":
         return asked.name.removeprefix("sha256-")

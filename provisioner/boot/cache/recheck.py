@@ -9,8 +9,8 @@ from typing import Final
 
 import structlog
 
-from provisioner.boot.cache.kept import Kept
-from provisioner.boot.cache.paths import MANIFEST_BYTES, Asked, expected_digest
+from provisioner.boot.cache.kept import KeptFiles
+from provisioner.boot.cache.paths import MANIFEST_BYTES, ImageFilePath, expected_digest
 
 log = structlog.get_logger(__name__)
 
@@ -22,9 +22,9 @@ PAUSE_SECONDS: Final = 2.0
 class Rechecker:
     """One thread calls. clock: seconds since 1970."""
 
-    def __init__(self, kept: Kept, clock: Callable[[], float] = time.time) -> None:
+    def __init__(self, kept: KeptFiles, clock: Callable[[], float] = time.time) -> None:
         self._kept, self._clock = kept, clock
-        self._checked: dict[Asked, float] = {}
+        self._checked: dict[ImageFilePath, float] = {}
         self.thrown_away = 0
 
     def run(self, stop: threading.Event, pause_seconds: float = PAUSE_SECONDS) -> None:
@@ -44,7 +44,7 @@ class Rechecker:
             self._check(due)
             self._checked[due] = now
 
-    def _check(self, asked: Asked) -> None:
+    def _check(self, asked: ImageFilePath) -> None:
         manifest = self._kept.read(asked.manifest, MANIFEST_BYTES) if asked.manifest is not None else None
         expected, observed = expected_digest(asked, manifest), self._kept.hash(asked)
         if observed is None or observed == expected:

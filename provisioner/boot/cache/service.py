@@ -18,7 +18,7 @@ from provisioner.api.errors import NeedsHuman
 from provisioner.boot.cache.answers import answer_server
 from provisioner.boot.cache.boot_hosts import BootHosts
 from provisioner.boot.cache.fetcher import Fetcher
-from provisioner.boot.cache.kept import Kept
+from provisioner.boot.cache.kept import KeptFiles
 from provisioner.boot.cache.nginx import CacheSite, cache_nginx_command, render_cache_nginx
 from provisioner.boot.cache.paths import read_path
 from provisioner.boot.cache.recheck import Rechecker
@@ -26,7 +26,7 @@ from provisioner.boot.cache.signatures import Signatures
 from provisioner.boot.health.rack_cache import CacheHealth
 from provisioner.boot.host.nginx_upkeep import rotate_access_logs
 from provisioner.boot.host.processes import Child, Enter, run_here
-from provisioner.boot.metrics.families import Asked
+from provisioner.boot.metrics.families import FamiliesCollector
 from provisioner.boot.metrics.log_tail import LogTail
 from provisioner.boot.metrics.meters import log_families
 from provisioner.boot.metrics.programs import health_families, nginx_families, program_families
@@ -43,7 +43,7 @@ class CacheService:
 
     def __init__(self, site: CacheSite, *, kept_bytes: int, least_rate: int, enter: Enter = run_here) -> None:
         self._site, self._enter = site, enter
-        self.kept = Kept(site.kept, kept_bytes)
+        self.kept = KeptFiles(site.kept, kept_bytes)
         self.boot_hosts = BootHosts([upstream.url for upstream in site.upstreams])
         self.fetcher = Fetcher(self.kept, self.boot_hosts, least_rate=least_rate, clock=time.time)
         self.rechecker = Rechecker(self.kept)
@@ -103,11 +103,13 @@ class CacheService:
         """Have the meters tell what stands, whenever they are asked."""
         self.meters.tell(
             [
-                Asked(lambda: cache_families(self.kept, self.fetcher, self.rechecker.thrown_away, self._site.kept)),
-                Asked(lambda: nginx_families(self.health.nginx.connections, self._site.slots)),
-                Asked(lambda: program_families([nginx])),
-                Asked(lambda: health_families(self.health.liveness, self.health.readiness)),
-                Asked(lambda: log_families(tail)),
+                FamiliesCollector(
+                    lambda: cache_families(self.kept, self.fetcher, self.rechecker.thrown_away, self._site.kept)
+                ),
+                FamiliesCollector(lambda: nginx_families(self.health.nginx.connections, self._site.slots)),
+                FamiliesCollector(lambda: program_families([nginx])),
+                FamiliesCollector(lambda: health_families(self.health.liveness, self.health.readiness)),
+                FamiliesCollector(lambda: log_families(tail)),
             ]
         )
 

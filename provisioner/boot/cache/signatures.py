@@ -11,9 +11,9 @@ from pathlib import Path
 from typing import Final
 
 from provisioner.boot.cache.boot_hosts import BootHosts
-from provisioner.boot.cache.growing import Failed, Failure
-from provisioner.boot.cache.paths import Asked
-from provisioner.node.image.answer import Answer, Declined
+from provisioner.boot.cache.growing import DownloadFailed, DownloadFailure
+from provisioner.boot.cache.paths import ImageFilePath
+from provisioner.node.image.answer import Declined, PartialBody
 
 FRESH_SECONDS: Final = 600.0
 MOST_BYTES: Final = 4096
@@ -26,31 +26,31 @@ class Signatures:
     def __init__(self, folder: Path, boot_hosts: BootHosts, clock: Callable[[], float]) -> None:
         self._folder, self._boot_hosts, self._clock = folder, boot_hosts, clock
 
-    def read(self, asked: Asked) -> bytes:
+    def read(self, asked: ImageFilePath) -> bytes:
         """Raises: Failed."""
         file = self._folder / asked.folder
         kept, age = self._kept(file)
         if kept is not None and 0 <= age < FRESH_SECONDS:
             return kept
-        failure = Failure(502, "no boot host is left to ask")
+        failure = DownloadFailure(502, "no boot host is left to ask")
         for url in self._boot_hosts.to_ask(asked):
             try:
                 content = self._fetch(url, asked)
             except Declined as error:
-                failure = Failure(404 if error.status == 404 else 502, f"{url}: {error}")
+                failure = DownloadFailure(404 if error.status == 404 else 502, f"{url}: {error}")
             except (OSError, http.client.HTTPException, ValueError) as error:
                 self._boot_hosts.note_silence(url)
-                failure = Failure(502, f"{url}: {error}")
+                failure = DownloadFailure(502, f"{url}: {error}")
             else:
                 self._keep(file, content)
                 return content
         if kept is None:
-            raise Failed(failure)
+            raise DownloadFailed(failure)
         return kept
 
-    def _fetch(self, url: str, asked: Asked) -> bytes:
+    def _fetch(self, url: str, asked: ImageFilePath) -> bytes:
         content = b""
-        with Answer(url + asked.path, 0, size_bytes=MOST_BYTES, least_rate=None) as answer:
+        with PartialBody(url + asked.path, 0, size_bytes=MOST_BYTES, least_rate=None) as answer:
             while len(content) <= MOST_BYTES and (piece := answer.read(MOST_BYTES + 1 - len(content))):
                 content += piece
             if len(content) > MOST_BYTES or answer.left_bytes:

@@ -24,7 +24,7 @@ class _Holder(NamedTuple):
     until: float
 
 
-class Discovery:
+class LentAddresses:
     """Who holds which lent address, as far as this process has seen. Bounded by the size of the ranges.
 
     `now` is a monotonic time in seconds. `is_taken` says which addresses of the range must never be lent.

@@ -17,7 +17,7 @@ from provisioner.api.meta import Resource
 from provisioner.boot.dhcp import DhcpConfig, DhcpServer, Observation
 from provisioner.boot.dhcp.trouble import DhcpTrouble
 from provisioner.boot.observe.discover import Discoverer
-from provisioner.boot.observe.progress import Report
+from provisioner.boot.observe.progress import ProgressReport
 from provisioner.boot.observe.recorder import ProgressRecorder
 from provisioner.cluster.events import Events
 from provisioner.cluster.source import Source
@@ -124,7 +124,7 @@ class DhcpFeed:
         if seen.kind in ("Firmware", "IPXE"):
             if seen.server is not None:
                 stage: BootStage = "IPXE" if seen.kind == "IPXE" else "Firmware"
-                self._recorder.observe(Report(mac=seen.mac_address, stage=stage))
+                self._recorder.observe(ProgressReport(mac=seen.mac_address, stage=stage))
             if seen.server is None or seen.server.startswith(NAME_PREFIX):
                 self._discoverer.heard(seen.mac_address)
         self._trouble.saw(seen)

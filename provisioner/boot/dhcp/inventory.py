@@ -22,7 +22,7 @@ from provisioner.rules.identity import find_server, macs_of
 DropReason = Literal["dropped-rejected-server", "dropped-not-the-boot-interface"]
 
 
-class Machine(NamedTuple):
+class KnownMachine(NamedTuple):
     """What is known of one MAC address.
 
     A registered server without an address (yet) has neither `address` nor `drop_reason`: it is lent one like an unknown
@@ -39,7 +39,7 @@ class Delta:
     """What changed; None removes. A delta with `complete` replaces everything that was known before."""
 
     subnets: dict[SubnetKey, ServedSubnet | None] = field(default_factory=dict)
-    machines: dict[bytes, Machine | None] = field(default_factory=dict)
+    machines: dict[bytes, KnownMachine | None] = field(default_factory=dict)
     complete: bool = False
 
     def __bool__(self) -> bool:
@@ -53,7 +53,7 @@ class Inventory:
         self._racks: dict[str, Rack] = {}
         self._servers: dict[str, Server] = {}
         self._subnets: dict[SubnetKey, ServedSubnet] = {}
-        self._machines: dict[bytes, Machine] = {}
+        self._machines: dict[bytes, KnownMachine] = {}
         self._claims: dict[bytes, set[str]] = {}
         self._names_by_rack: dict[str, set[str]] = {}
         self.problems: dict[str, str] = {}
@@ -134,9 +134,9 @@ class Inventory:
         macs = {mac for server in self._names_by_rack.get(name, ()) for mac in _macs(self._servers[server])}
         return Delta(subnets=changed, machines=self._settle(macs))
 
-    def _settle(self, macs: Iterable[bytes]) -> dict[bytes, Machine | None]:
+    def _settle(self, macs: Iterable[bytes]) -> dict[bytes, KnownMachine | None]:
         """Work out again what is known of these; what is the same as before is left out."""
-        changed: dict[bytes, Machine | None] = {}
+        changed: dict[bytes, KnownMachine | None] = {}
         for mac in macs:
             names = self._claims.get(mac)
             machine = self._machine(mac, self._first(mac, names)) if names else None
@@ -156,27 +156,27 @@ class Inventory:
             raise AssertionError("a server that claims a MAC address has it")
         return found
 
-    def _machine(self, mac: bytes, server: Server) -> Machine:
+    def _machine(self, mac: bytes, server: Server) -> KnownMachine:
         self._note_unreadable(server)
         if server.spec.acceptance == "Rejected":
-            return Machine(None, None, "dropped-rejected-server")
+            return KnownMachine(None, None, "dropped-rejected-server")
         if mac.hex(":") != server.spec.boot_mac_address:
             # Silence makes firmware that tries its NICs in turn go on to the one that was registered.
-            return Machine(None, None, "dropped-not-the-boot-interface")
+            return KnownMachine(None, None, "dropped-not-the-boot-interface")
         address, rack, subnet_name = server.status.address, server.spec.rack_ref, server.status.subnet_name
         if address is None or rack is None:
-            return Machine(None, None)
+            return KnownMachine(None, None)
         try:
             packed = IPv4Address(address).packed
         except AddressValueError:
             packed = bytes(4)
         for key, subnet in self._subnets.items() if subnet_name is None else self._named(rack, subnet_name):
             if key[0] == rack and subnet.contains(packed):
-                return Machine(packed, key)
+                return KnownMachine(packed, key)
         self.problems[f"Server/{server.name}"] = (
             f"status.address {address} is not in subnet {subnet_name or '(any)'} of Rack {rack}"
         )
-        return Machine(None, None)
+        return KnownMachine(None, None)
 
     def _note_unreadable(self, server: Server) -> None:
         """Say which MAC addresses are left out; what was said of the server before is forgotten."""

@@ -18,7 +18,7 @@ from provisioner.boot.dhcp.config import DhcpConfig
 from provisioner.boot.dhcp.inventory import Delta, Inventory
 from provisioner.boot.dhcp.sighting import Observation, observe
 from provisioner.boot.dhcp.tally import Tally
-from provisioner.boot.dhcp.workers.protocol import Report, Traced, TracedPacket
+from provisioner.boot.dhcp.workers.protocol import Traced, TracedPacket, WorkerReport
 from provisioner.boot.dhcp.workers.supervisor import WorkerStates, WorkerSupervisor
 
 log = structlog.get_logger()
@@ -135,7 +135,7 @@ class DhcpServer:
         with self._lock:
             return self._inventory.snapshot() if self._synced else None
 
-    def _take_report(self, report: Report) -> None:
+    def _take_report(self, report: WorkerReport) -> None:
         now = self._clock()
         with self._lock:
             self._tally.add(report.tally)

@@ -7,7 +7,7 @@ from ipaddress import IPv4Address
 from typing import Final, NamedTuple
 
 from provisioner.boot.dhcp.config import DhcpConfig
-from provisioner.boot.dhcp.inventory import Delta, Machine
+from provisioner.boot.dhcp.inventory import Delta, KnownMachine
 from provisioner.boot.dhcp.subnet import ServedSubnet, SubnetKey
 from provisioner.boot.dhcp.wire.template import Templates, build_templates
 
@@ -17,7 +17,7 @@ class TableSubnet(NamedTuple):
     templates: Templates
 
 
-class Link(NamedTuple):
+class SharedNetwork(NamedTuple):
     """The subnets that share one wire: those of an interface, or those that one relay address forwards for."""
 
     subnets: tuple[TableSubnet, ...]
@@ -30,19 +30,19 @@ class Link(NamedTuple):
 _MOST_CACHED_LINKS: Final = 4096
 
 
-class Table:
+class ReplyTable:
     """Machines by MAC, subnets by relay or address, and their precomputed replies."""
 
     def __init__(self, config: DhcpConfig) -> None:
         self.config = config
         self.server_identifier = IPv4Address(config.server_address).packed
-        self.machines: dict[bytes, Machine] = {}
+        self.machines: dict[bytes, KnownMachine] = {}
         self.synced = False
         """Whether a complete inventory has been seen. Before that nobody may be called unknown."""
         self._subnets: dict[SubnetKey, TableSubnet] = {}
         self._addresses: dict[bytes, int] = {}
         self._gateways: set[bytes] = set()
-        self._links: dict[bytes | tuple[bytes, ...], Link | None] = {}
+        self._links: dict[bytes | tuple[bytes, ...], SharedNetwork | None] = {}
         """By the address of a relay, or the addresses of an interface."""
 
     def apply(self, delta: Delta) -> None:
@@ -60,7 +60,7 @@ class Table:
             gateways = (subnet.served.gateway for subnet in self._subnets.values())
             self._gateways = {gateway for gateway in gateways if gateway is not None}
 
-    def _put(self, mac: bytes, machine: Machine | None) -> None:
+    def _put(self, mac: bytes, machine: KnownMachine | None) -> None:
         before = self.machines.pop(mac, None)
         if before is not None and before.address is not None:
             self._addresses[before.address] -= 1
@@ -75,7 +75,7 @@ class Table:
         """Whether an address must not be lent: it is reserved, a gateway's or ours."""
         return address in self._addresses or address == self.server_identifier or address in self._gateways
 
-    def link_of_relay(self, address: bytes) -> Link | None:
+    def link_of_relay(self, address: bytes) -> SharedNetwork | None:
         """Subnets that name this relay address; if none does, those that contain it."""
         try:
             return self._links[address]
@@ -83,7 +83,7 @@ class Table:
             named = [subnet for subnet in self._subnets.values() if address in subnet.served.relays]
             return self._remember(address, named or self._containing((address,)))
 
-    def link_of_addresses(self, addresses: tuple[bytes, ...]) -> Link | None:
+    def link_of_addresses(self, addresses: tuple[bytes, ...]) -> SharedNetwork | None:
         """Subnets that contain one of the addresses, such as those of an interface."""
         try:
             return self._links[addresses]
@@ -95,11 +95,11 @@ class Table:
             subnet for subnet in self._subnets.values() if any(subnet.served.contains(address) for address in addresses)
         ]
 
-    def _remember(self, key: bytes | tuple[bytes, ...], subnets: Iterable[TableSubnet]) -> Link | None:
+    def _remember(self, key: bytes | tuple[bytes, ...], subnets: Iterable[TableSubnet]) -> SharedNetwork | None:
         if len(self._links) >= _MOST_CACHED_LINKS:
             # Anybody can send any giaddr: what is remembered of them is bounded.
             self._links.clear()
         found = tuple(subnets)
-        link = Link(found, {subnet.served.key: subnet for subnet in found}) if found else None
+        link = SharedNetwork(found, {subnet.served.key: subnet for subnet in found}) if found else None
         self._links[key] = link
         return link

@@ -10,14 +10,14 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from typing import Final
 
-from provisioner.boot.dhcp.wire.client import Client
+from provisioner.boot.dhcp.wire.client import DhcpClient
 
 WAIT_SECONDS: Final = (0.0005, 0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5)
 """Upper bounds of the classes of waits; the last class has none."""
 
 _TYPES: Final = 9
 """The message types of RFC 2131, from 1 to 8; 0 is any other number."""
-_ROW: Final = 2 * len(Client)
+_ROW: Final = 2 * len(DhcpClient)
 
 Received = Sequence[list[int]]
 """By the type of a message, any byte: its row, in which each Client has two places, the second for what a relay passed
@@ -37,11 +37,11 @@ class Tally:
         """Where messages are counted."""
         return [*self.rows, *[self.rows[0]] * (256 - _TYPES)]
 
-    def messages(self) -> Iterator[tuple[int, bool, Client, int]]:
+    def messages(self) -> Iterator[tuple[int, bool, DhcpClient, int]]:
         """Type (0: none of RFC 2131), whether a relay passed it on, what sent it, and how many there were."""
         for message_type, row in enumerate(self.rows):
             for place, count in enumerate(row):
-                yield message_type, bool(place % 2), Client(place // 2), count
+                yield message_type, bool(place % 2), DhcpClient(place // 2), count
 
     def note_wait(self, seconds: float, answers: int) -> None:
         """So many answers took at most so long. A clock that was set back meanwhile makes that 0."""

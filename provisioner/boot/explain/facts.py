@@ -12,7 +12,7 @@ from provisioner.rules.identity import find_server
 
 
 @dataclass(frozen=True, kw_only=True)
-class BootFacts:
+class MachineObjects:
     """Objects as they were read at one time.
 
     claimants: all Servers that name the MAC address, as the interface that they boot from or a further one. pool,

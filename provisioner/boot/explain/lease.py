@@ -9,11 +9,11 @@ from typing import Final
 
 from provisioner.api import Rack, Server
 from provisioner.api.errors import Refused
-from provisioner.boot.dhcp.discovery import Discovery
+from provisioner.boot.dhcp.discovery import LentAddresses
 from provisioner.boot.dhcp.inventory import Inventory
 from provisioner.boot.dhcp.respond import respond
 from provisioner.boot.dhcp.subnet import ServedSubnet, SubnetKey
-from provisioner.boot.dhcp.table import Table
+from provisioner.boot.dhcp.table import ReplyTable
 from provisioner.boot.dhcp.verdicts import verdict_words
 from provisioner.boot.dhcp.wire import options as opt
 from provisioner.boot.dhcp.wire.describe import DescribedMessage, describe_message
@@ -28,7 +28,7 @@ _XID: Final = b"\x65\x78\x70\x6c"
 
 
 @dataclass(frozen=True, kw_only=True)
-class Way:
+class PacketPath:
     """How a machine's packets come to the boot host. relay: its giaddr; None: by an interface of the boot host in that
     subnet. assumed: nobody said so, it is how its own subnet is written."""
 
@@ -55,16 +55,16 @@ class Lease:
         return self.verdict.endswith("-lent")
 
 
-class Responder:
+class ExplainedResponder:
     """The responder of a boot host, with the inventory of these, for packets that nobody sent to it."""
 
     def __init__(self, racks: Sequence[Rack], servers: Sequence[Server], host: BootHost) -> None:
         self._racks, self._servers = racks, servers
         self._inventory = Inventory.of(racks, servers)
         self._subnets = [subnet for subnet in self._inventory.snapshot().subnets.values() if subnet is not None]
-        self._table = Table(host.dhcp)
+        self._table = ReplyTable(host.dhcp)
         self._table.apply(self._inventory.snapshot())
-        self._discovery = Discovery(host.dhcp.discovery_lease_seconds, self._table.is_taken)
+        self._discovery = LentAddresses(host.dhcp.discovery_lease_seconds, self._table.is_taken)
 
     @property
     def problems(self) -> dict[str, str]:
@@ -76,7 +76,7 @@ class Responder:
         """Those in which unknown machines are lent an address."""
         return sorted((subnet for subnet in self._subnets if subnet.discovery), key=lambda subnet: subnet.key)
 
-    def way(self, mac: str, via: str | None) -> Way | None:
+    def way(self, mac: str, via: str | None) -> PacketPath | None:
         """How a machine's packets come: by the relay or the subnet that has the address `via`, else as its own subnet
         is written; of an unknown machine the first one with a discovery range. None if there is none.
 
@@ -99,12 +99,12 @@ class Responder:
         address = min(subnet.relays) if subnet.relays else (subnet.gateway or (subnet.network + 1).to_bytes(4, "big"))
         return self._way(address, assumed=True)
 
-    def lease(self, mac: str, way: Way, options: dict[int, bytes]) -> Lease:
+    def lease(self, mac: str, way: PacketPath, options: dict[int, bytes]) -> Lease:
         """What a machine's DISCOVER with `options` is answered, which comes by `way`."""
         relay = IPv4Address(way.relay).packed if way.relay is not None else NO_ADDRESS
         return self.answer(discover(mac, relay, options), way, 0.0)
 
-    def answer(self, data: bytes, way: Way | None, now: float) -> Lease:
+    def answer(self, data: bytes, way: PacketPath | None, now: float) -> Lease:
         """What a packet is answered. way: None of one that came by unicast from the address that it has, or by the
         relay that it names. now: seconds of any clock; what was lent before is remembered."""
         arrival = Arrival()
@@ -124,14 +124,14 @@ class Responder:
             subnet=link.subnets[0].served.key if link is not None else None,
         )
 
-    def _way(self, address: bytes, *, assumed: bool) -> Way:
+    def _way(self, address: bytes, *, assumed: bool) -> PacketPath:
         is_relay = any(address in subnet.relays for subnet in self._subnets)
         link = self._table.link_of_relay(address) if is_relay else self._table.link_of_addresses((address,))
         text = str(IPv4Address(address))
         # What is in no subnet came by a relay: the boot host's own interfaces are what the operator gave them.
         by_relay = is_relay or link is None
         subnets = tuple(subnet.served.key for subnet in link.subnets) if link is not None else ()
-        return Way(relay=text if by_relay else None, address=text, subnets=subnets, assumed=assumed)
+        return PacketPath(relay=text if by_relay else None, address=text, subnets=subnets, assumed=assumed)
 
     def _own_subnet(self, mac: str, server: Server | None) -> ServedSubnet | None:
         machine = self._table.machines.get(mac_bytes(mac))

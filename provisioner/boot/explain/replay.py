@@ -11,7 +11,7 @@ from provisioner.boot.capture.read import CapturedMessage
 from provisioner.boot.dhcp.wire.describe import DescribedMessage, describe_message
 from provisioner.boot.dhcp.wire.packet import NO_ADDRESS
 from provisioner.boot.explain.facts import BootHost
-from provisioner.boot.explain.lease import Lease, Responder, Way
+from provisioner.boot.explain.lease import ExplainedResponder, Lease, PacketPath
 
 _EVERYBODY: Final = "255.255.255.255"
 
@@ -26,7 +26,7 @@ class Replayed:
     described: DescribedMessage | None
     server: str | None
     lease: Lease | None
-    way: Way | None
+    way: PacketPath | None
 
 
 def macs_of_clients(messages: Sequence[CapturedMessage]) -> frozenset[str]:
@@ -43,7 +43,7 @@ def replay(
 ) -> Iterator[Replayed]:
     """`via`: where broadcasts came in; by default where each machine's own subnet is. Raises: Refused if `via` is no
     address."""
-    responder = Responder(racks, servers, host)
+    responder = ExplainedResponder(racks, servers, host)
     owners = {mac: server.name for server in servers for mac in (server.spec.boot_mac_address,)}
     owners |= {i.mac_address: server.name for server in servers for i in server.spec.interfaces} | owners
     for message in messages:

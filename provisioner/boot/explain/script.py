@@ -10,7 +10,7 @@ from provisioner.api import NodePool, Server
 from provisioner.api.codec import encode
 from provisioner.api.discovery import Claims, DiscoverySubnets, discovered_name
 from provisioner.api.values import parse_mac
-from provisioner.boot.explain.facts import BootFacts, BootHost
+from provisioner.boot.explain.facts import BootHost, MachineObjects
 from provisioner.boot.host.web import wait_for_claims
 from provisioner.boot.observe.discover import find_place
 from provisioner.boot.observe.server_index import ServerIndex
@@ -51,7 +51,7 @@ class _NotRecorded:
 
     trouble = None
 
-    def __init__(self, facts: BootFacts) -> None:
+    def __init__(self, facts: MachineObjects) -> None:
         self._subnets = DiscoverySubnets(facts.racks)
 
     def offer(self, claims: Claims) -> str:
@@ -59,7 +59,7 @@ class _NotRecorded:
         return discovered_name(claims.mac)
 
 
-def tell_script(facts: BootFacts, host: BootHost, source_address: str | None) -> ScriptStory:
+def tell_script(facts: MachineObjects, host: BootHost, source_address: str | None) -> ScriptStory:
     """`source_address`: from where an unknown machine would ask."""
     server, mac = facts.server, parse_mac(facts.mac)
     pool = image = following = None
@@ -85,7 +85,7 @@ def tell_script(facts: BootFacts, host: BootHost, source_address: str | None) ->
     )
 
 
-def _following(server: Server, facts: BootFacts, image: ChosenImage) -> ChosenImage | None:
+def _following(server: Server, facts: MachineObjects, image: ChosenImage) -> ChosenImage | None:
     """What a boot gets that is ordered now, where it is not the Image of a boot that happens now."""
     following = next_image(server, facts.pool, facts.maintenance)
     return following if following.name is not None and following.name != image.name else None

@@ -6,10 +6,10 @@ from dataclasses import dataclass
 from typing import Final
 
 from provisioner.api import Server
-from provisioner.boot.explain.facts import BootFacts, BootHost
+from provisioner.boot.explain.facts import BootHost, MachineObjects
 from provisioner.boot.explain.files import FetchedFile, fetched_files
 from provisioner.boot.explain.firmware import Firmware, firmware_options, ipxe_options
-from provisioner.boot.explain.lease import Lease, Responder, Way
+from provisioner.boot.explain.lease import ExplainedResponder, Lease, PacketPath
 from provisioner.boot.explain.script import ScriptStory, tell_script
 from provisioner.boot.script.choose import Boot
 from provisioner.rules.dpus import carries_boot_of
@@ -32,9 +32,9 @@ class BootStory:
     are answered; None without a way. carrier: the DPU that answers in the boot host's place. problem: what of the
     inventory keeps DHCP from serving the machine as it is written. files: of a target that boots."""
 
-    facts: BootFacts
+    facts: MachineObjects
     firmware: Firmware
-    way: Way | None
+    way: PacketPath | None
     firmware_lease: Lease | None
     ipxe_lease: Lease | None
     first_stage: FirstStage | None
@@ -49,9 +49,9 @@ class BootStory:
         return isinstance(self.script.target, Boot)
 
 
-def tell_boot(facts: BootFacts, host: BootHost, firmware: Firmware, via: str | None = None) -> BootStory:
+def tell_boot(facts: MachineObjects, host: BootHost, firmware: Firmware, via: str | None = None) -> BootStory:
     """Raises: Refused if `via` is no address."""
-    responder, mac = Responder(facts.racks, facts.claimants, host), facts.mac
+    responder, mac = ExplainedResponder(facts.racks, facts.claimants, host), facts.mac
     way = responder.way(mac, via)
     by_firmware = responder.lease(mac, way, firmware_options(firmware)) if way is not None else None
     by_ipxe = responder.lease(mac, way, ipxe_options(firmware)) if way is not None else None

@@ -16,7 +16,7 @@ from provisioner.boot.dhcp.workers.supervisor import WorkerStates
 from provisioner.boot.health.probe import Probe
 from provisioner.boot.health.tftp import fetch_probe, is_here
 from provisioner.boot.metrics.nginx_status import Connections, read_connections
-from provisioner.cluster.health.checks import Check, Verdict, ill, well
+from provisioner.cluster.health.checks import Check, HealthVerdict, ill, well
 
 BEHIND_SECONDS: Final = 60.0
 """So long scripts may be older than the inventory: all of them together take less."""
@@ -28,7 +28,7 @@ HUNG_SECONDS: Final = 900.0
 """A watch begins anew every minute, and waits half a minute between attempts at most."""
 
 
-class Cache(Protocol):
+class FollowedKind(Protocol):
     """What is read of an informer."""
 
     @property
@@ -57,8 +57,8 @@ class Scripts(Protocol):
     def pending(self) -> tuple[int, float]: ...
 
 
-def inventory_check(caches: Sequence[Cache]) -> Check:
-    def look() -> Verdict:
+def inventory_check(caches: Sequence[FollowedKind]) -> Check:
+    def look() -> HealthVerdict:
         missing = sorted(cache.kind for cache in caches if not cache.has_synced)
         if missing:
             return ill(f"not known yet: {', '.join(missing)}")
@@ -69,7 +69,7 @@ def inventory_check(caches: Sequence[Cache]) -> Check:
 
 
 def scripts_check(renderer: Scripts) -> Check:
-    def look() -> Verdict:
+    def look() -> HealthVerdict:
         if not renderer.ready:
             return ill("they are not written yet")
         count, seconds = renderer.pending()
@@ -87,7 +87,7 @@ class DhcpCheck:
         self._states = states
         self._were_ready = False
 
-    def look(self) -> Verdict:
+    def look(self) -> HealthVerdict:
         found = self._states()
         self._were_ready = self._were_ready or found.ready == found.workers
         words = f"{found.ready} of {found.workers} workers answer"
@@ -138,17 +138,17 @@ def store_probe(folder: Path) -> Probe:
 def threads_check(threads: Callable[[], Sequence[threading.Thread]]) -> Check:
     """Whether all still run that never end by themselves."""
 
-    def look() -> Verdict:
+    def look() -> HealthVerdict:
         dead = sorted(thread.name for thread in threads() if not thread.is_alive())
         return ill(f"ended: {', '.join(dead)}") if dead else well()
 
     return Check("threads", look)
 
 
-def watches_check(caches: Sequence[Cache]) -> Check:
+def watches_check(caches: Sequence[FollowedKind]) -> Check:
     """Whether the inventory is still followed, be it without success."""
 
-    def look() -> Verdict:
+    def look() -> HealthVerdict:
         dead = sorted(cache.kind for cache in caches if cache.is_dead or cache.turned_seconds() > HUNG_SECONDS)
         return ill(f"ended or hung: {', '.join(dead)}") if dead else well()
 
@@ -163,7 +163,7 @@ class BootHostHealth:
         self,
         *,
         address: str,
-        caches: Sequence[Cache],
+        caches: Sequence[FollowedKind],
         scripts: Scripts,
         dhcp: Callable[[], WorkerStates] | None,
         nginx_status: Path,

@@ -9,7 +9,7 @@ from typing import Final
 
 import structlog
 
-from provisioner.cluster.health.checks import Verdict, ill, well
+from provisioner.cluster.health.checks import HealthVerdict, ill, well
 
 log = structlog.get_logger(__name__)
 
@@ -69,7 +69,7 @@ class Probe:
         self._words, self._failures = words, failures
         self._was_well = self._was_well or not failed
 
-    def verdict(self) -> Verdict:
+    def verdict(self) -> HealthVerdict:
         """What is known now. Waits for nothing."""
         if self._ended is None:
             return ill(self._words)

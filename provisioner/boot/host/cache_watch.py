@@ -123,7 +123,7 @@ def _age(report: CacheReport, now: datetime) -> float:
 
 
 @dataclass(frozen=True)
-class Cache:
+class RackCache:
     """Racks that share a cache and a rate share the looks at it."""
 
     url: str
@@ -154,9 +154,9 @@ class CacheWatch:
         self._store, self._host, self._now = store, host, now
         self._wake = threading.Event()
         self._looks = 0
-        self._racks_of: dict[Cache | None, list[str]] = {}
-        self._waiting: set[Cache] = set()
-        self._queues: tuple[queue.SimpleQueue[Cache], ...] = (queue.SimpleQueue(), queue.SimpleQueue())
+        self._racks_of: dict[RackCache | None, list[str]] = {}
+        self._waiting: set[RackCache] = set()
+        self._queues: tuple[queue.SimpleQueue[RackCache], ...] = (queue.SimpleQueue(), queue.SimpleQueue())
         self.bulkhead = Bulkhead("cache", LANES)
 
     def run(self, stop: threading.Event) -> None:
@@ -177,7 +177,7 @@ class CacheWatch:
     def enqueue(self) -> None:
         """Have each cache looked at that is not waiting for a look."""
         self._looks += 1
-        racks: dict[Cache | None, list[str]] = {}
+        racks: dict[RackCache | None, list[str]] = {}
         for rack in self._racks.items():
             racks.setdefault(_cache_of(rack), []).append(_name(rack))
         self._racks_of = racks
@@ -192,7 +192,7 @@ class CacheWatch:
                 lane = lanes.get(cache.key)
                 self._queues[lane is not None and lane.failures > 0].put(cache)
 
-    def _work(self, caches: queue.SimpleQueue[Cache], stop: threading.Event) -> None:
+    def _work(self, caches: queue.SimpleQueue[RackCache], stop: threading.Event) -> None:
         while not stop.is_set():
             try:
                 cache = caches.get(timeout=1.0)
@@ -205,7 +205,7 @@ class CacheWatch:
             finally:
                 self._waiting.discard(cache)
 
-    def look(self, cache: Cache) -> None:
+    def look(self, cache: RackCache) -> None:
         """Probe one cache, unless it is out and its time has not come, and bring its Racks' conditions up to date."""
         image = self._image()
         if image is not None:
@@ -225,7 +225,7 @@ class CacheWatch:
         images = [image for image in _readable(bodies) if is_true(image.status.conditions, "Available")]
         return images[self._looks % len(images)] if images else None
 
-    def _tell_all(self, cache: Cache | None) -> None:
+    def _tell_all(self, cache: RackCache | None) -> None:
         lane = self.bulkhead.lanes().get(cache.key) if cache is not None else None
         for name in self._racks_of.get(cache, ()):
             body = self._racks.get(name)
@@ -256,12 +256,12 @@ class CacheWatch:
         )
 
 
-def _cache_of(rack: Mapping[str, Any]) -> Cache | None:
+def _cache_of(rack: Mapping[str, Any]) -> RackCache | None:
     spec = spec_of(rack)
     if not spec.get("cacheURL"):
         return None
     rate = spec.get("leastRateBytesPerSecond") or LEAST_RATE_BYTES_PER_SECOND
-    return Cache(str(spec["cacheURL"]).rstrip("/"), int(rate))
+    return RackCache(str(spec["cacheURL"]).rstrip("/"), int(rate))
 
 
 def _readable(bodies: list[dict[str, Any]]) -> Iterator[Image]:

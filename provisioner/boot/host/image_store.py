@@ -40,7 +40,7 @@ FORGET_SECONDS: Final = 900.0
 
 
 @dataclass(frozen=True)
-class StoredFile:
+class NeededFile:
     """A file that an image needs. `size_bytes` None: any size but zero."""
 
     path: str
@@ -63,11 +63,11 @@ class Availability:
         return own | ({"lackingHost": self.lacking_host} if self.lacking_host is not None else {})
 
 
-def files_of(image: Image) -> Iterator[StoredFile]:
+def files_of(image: Image) -> Iterator[NeededFile]:
     """What of an image must lie in the store for servers to boot it, by paths below it: no documents."""
     for artifact in image.spec.served:
-        yield StoredFile(artifact.path, artifact.size_bytes)
-    yield StoredFile(f"{image.spec.manifest.path}.sig", None)
+        yield NeededFile(artifact.path, artifact.size_bytes)
+    yield NeededFile(f"{image.spec.manifest.path}.sig", None)
 
 
 def judge_image(
@@ -127,7 +127,7 @@ def _age(report: StoreReport, now: datetime) -> float:
     return abs((now - parse_time(report.time)).total_seconds())
 
 
-def file_problem(file: StoredFile, size: int | None) -> str | None:
+def file_problem(file: NeededFile, size: int | None) -> str | None:
     """What is wrong with a file of that size in a store; None if nothing is."""
     if size is None:
         return f"{file.path} is missing"

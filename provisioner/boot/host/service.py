@@ -46,7 +46,7 @@ from provisioner.boot.metrics.requests import PartClasses
 from provisioner.boot.observe.discover import Discoverer
 from provisioner.boot.observe.recorder import ProgressRecorder
 from provisioner.boot.observe.server_index import ServerIndex
-from provisioner.boot.observe.trace.tracer import BootTracer
+from provisioner.boot.observe.trace.tracer import MachineTracer
 from provisioner.boot.script.kernel_arguments import BootUrls
 from provisioner.boot.script.render import render_first_script
 from provisioner.boot.script.renderer import ScriptRenderer
@@ -193,7 +193,7 @@ class BootService:
             store=settings.images,
             host=settings.host,
         )
-        self._tracer = BootTracer(
+        self._tracer = MachineTracer(
             self._servers,
             self._racks,
             events,

@@ -17,13 +17,13 @@ from provisioner.api.errors import ProvisionerError, Refused
 from provisioner.api.values import parse_mac
 from provisioner.boot.metrics.progress import ProgressMeter
 from provisioner.boot.observe.discover import Discoverer
-from provisioner.boot.observe.progress import Report
+from provisioner.boot.observe.progress import ProgressReport
 from provisioner.boot.observe.recorder import ProgressRecorder
 from provisioner.boot.observe.server_index import ServerIndex
 from provisioner.boot.script.choose import Wait
 from provisioner.boot.script.render import render_script
 from provisioner.boot.script.renderer import STARTING
-from provisioner.cluster.health.checks import Check, Verdict, answer
+from provisioner.cluster.health.checks import Check, HealthVerdict, answer
 from provisioner.cluster.source import Object
 from provisioner.rules.rate import Rate, RequestLimit, Shares, known_by_address
 
@@ -73,7 +73,7 @@ def boot_blueprint(
     Of the checks this network, on which anybody may be, learns names and which failed; why, the metrics' address says.
     """
     meter = meter or ProgressMeter(CollectorRegistry())
-    readiness = readiness or (Check("inventory", lambda: Verdict(ready())),)
+    readiness = readiness or (Check("inventory", lambda: HealthVerdict(ready())),)
     blueprint = Blueprint("boot", __name__)
     # Who is registered does not wait for others.
     is_known = known_by_address(index.servers)
@@ -114,7 +114,7 @@ def boot_blueprint(
         meter.reported("accepted" if recorder.observe(report) else "unknown_machine")
         return Response(status=204)
 
-    def is_of_own_host(report: Report) -> bool:
+    def is_of_own_host(report: ProgressReport) -> bool:
         try:
             return index.is_carried_by(request.remote_addr or "", report.mac)
         except ProvisionerError:
@@ -126,7 +126,7 @@ def boot_blueprint(
         if limit.take(request.remote_addr or "", monotonic()):
             return _plain(429, "too many reports\n")
         try:
-            recorder.observe(Report(mac=parse_mac(request.args.get("mac", "")[:32]), stage="IPXE"))
+            recorder.observe(ProgressReport(mac=parse_mac(request.args.get("mac", "")[:32]), stage="IPXE"))
         except Refused as error:
             return _plain(400, f"{error}\n")
         return _plain(200, "seen\n")
@@ -207,7 +207,7 @@ def wait_for_claims(claims: Claims, index: KnownServers, discoverer: Recording) 
     return Wait(reason="Unknown", message=message, remedy=f"kubectl provision accept {name}")
 
 
-def read_report(sent: Mapping[str, Any]) -> Report:
+def read_report(sent: Mapping[str, Any]) -> ProgressReport:
     """A report from its fields mac, stage, bootID and (optional) message. Raises: Refused on anything else."""
     surplus = set(sent) - {"mac", "stage", "bootID", "message"}
     if surplus:
@@ -224,7 +224,7 @@ def read_report(sent: Mapping[str, Any]) -> Report:
     if message is not None and len(message.encode(errors="replace")) > MAX_MESSAGE_BYTES:
         raise Refused("the report's message is too long", hint=f"send at most {MAX_MESSAGE_BYTES} bytes")
     mac = parse_mac(cast("str", values["mac"])[:32])
-    return Report(mac=mac, stage=cast("BootStage", values["stage"]), boot_id=boot_id, message=message)
+    return ProgressReport(mac=mac, stage=cast("BootStage", values["stage"]), boot_id=boot_id, message=message)
 
 
 def _sent() -> Mapping[str, Any]:
@@ -250,7 +250,7 @@ def _health(title: str, checks: Sequence[Check], word: str) -> Response:
 
 def without_words(check: Check) -> Check:
     """The same, of which nothing is told but whether it is well."""
-    return Check(check.name, lambda: Verdict(check.look().is_well))
+    return Check(check.name, lambda: HealthVerdict(check.look().is_well))
 
 
 def _script(wait: Wait) -> Response:

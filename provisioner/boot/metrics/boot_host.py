@@ -10,7 +10,7 @@ from prometheus_client.core import Metric
 
 from provisioner.boot.health.boot_host import BootHostHealth
 from provisioner.boot.metrics.certificate import CertificateEnd
-from provisioner.boot.metrics.dhcp import Responder, dhcp_families
+from provisioner.boot.metrics.dhcp import CountedResponder, dhcp_families
 from provisioner.boot.metrics.log_tail import LogTail
 from provisioner.boot.metrics.meters import (
     Families,
@@ -35,7 +35,7 @@ class Recorder(Protocol):
     def pending(self) -> int: ...
 
 
-class Index(Protocol):
+class CountedIndex(Protocol):
     @property
     def waiting(self) -> int: ...
 
@@ -48,10 +48,10 @@ def told_of_boot_host(
     *,
     renderer: Renderer,
     recorder: Recorder,
-    index: Index,
+    index: CountedIndex,
     store: Store,
     folders: Mapping[str, Path],
-    dhcp: Responder | None,
+    dhcp: CountedResponder | None,
     health: BootHostHealth,
     programs: Sequence[Program],
     slots: int,

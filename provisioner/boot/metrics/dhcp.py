@@ -12,7 +12,7 @@ from prometheus_client.core import Metric
 from provisioner.boot.dhcp.inventory import DropReason
 from provisioner.boot.dhcp.tally import WAIT_SECONDS, Tally
 from provisioner.boot.dhcp.wire import options as opt
-from provisioner.boot.dhcp.wire.client import Client
+from provisioner.boot.dhcp.wire.client import DhcpClient
 from provisioner.boot.dhcp.wire.packet import Malformed
 from provisioner.boot.dhcp.workers.supervisor import WorkerStates
 from provisioner.boot.metrics.families import counter, histogram
@@ -24,9 +24,9 @@ _TYPES: Final[Mapping[int, str]] = {
 }  # fmt: skip
 _OTHER: Final = "other"
 _CLIENTS: Final[Mapping[int, str]] = {
-    Client.PLAIN: "system", Client.IPXE: "ipxe", Client.BIOS_PXE: "bios_pxe", Client.X64_PXE: "x86_64_pxe",
-    Client.ARM64_PXE: "arm64_pxe", Client.BIOS_HTTP: "bios_http", Client.X64_HTTP: "x86_64_http",
-    Client.ARM64_HTTP: "arm64_http", Client.UNSUPPORTED: "unsupported",
+    DhcpClient.PLAIN: "system", DhcpClient.IPXE: "ipxe", DhcpClient.BIOS_PXE: "bios_pxe",
+    DhcpClient.X64_PXE: "x86_64_pxe", DhcpClient.ARM64_PXE: "arm64_pxe", DhcpClient.BIOS_HTTP: "bios_http",
+    DhcpClient.X64_HTTP: "x86_64_http", DhcpClient.ARM64_HTTP: "arm64_http", DhcpClient.UNSUPPORTED: "unsupported",
 }  # fmt: skip
 _ANSWERS: Final[Mapping[str, str]] = {
     "offered": "offer", "acknowledged": "ack", "offered-lent": "offer_lent", "acknowledged-lent": "ack_lent",
@@ -42,7 +42,7 @@ _FAULTS: Final = ("send-failed", "receive-failed", "forward-failed", "sightings-
 _UNSERVED: Final = ("Rack", "Server")
 
 
-class Responder(Protocol):
+class CountedResponder(Protocol):
     """What is read of it (provisioner.boot.dhcp.DhcpServer)."""
 
     def tally(self) -> Tally: ...
@@ -53,7 +53,7 @@ class Responder(Protocol):
     def workers(self) -> WorkerStates: ...
 
 
-def dhcp_families(dhcp: Responder) -> Iterable[Metric]:
+def dhcp_families(dhcp: CountedResponder) -> Iterable[Metric]:
     """All that is told of DHCP."""
     tally, workers = dhcp.tally(), dhcp.workers
     yield counter(

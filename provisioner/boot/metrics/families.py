@@ -29,7 +29,7 @@ def histogram(name: str, words: str, bounds: Sequence[float], counts: Sequence[i
     return family
 
 
-class Asked(Collector):
+class FamiliesCollector(Collector):
     """Tells what `families` gives when Prometheus asks."""
 
     def __init__(self, families: Callable[[], Iterable[Metric]]) -> None:

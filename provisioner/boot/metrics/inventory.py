@@ -11,7 +11,7 @@ from prometheus_client.core import Metric
 from provisioner.cluster.series import gauge
 
 
-class Cache(Protocol):
+class CountedCache(Protocol):
     """What is read of an informer (provisioner.cluster.informer.Informer)."""
 
     @property
@@ -30,7 +30,7 @@ class Cache(Protocol):
 class InventoryMeter:
     """`clock`: seconds since 1970. Follows the caches from the start on."""
 
-    def __init__(self, caches: Iterable[Cache], clock: Callable[[], float] = time.time) -> None:
+    def __init__(self, caches: Iterable[CountedCache], clock: Callable[[], float] = time.time) -> None:
         self._caches, self._clock = tuple(caches), clock
         self._changed: dict[str, float] = {}
         for cache in self._caches:
@@ -47,7 +47,7 @@ class InventoryMeter:
         changed = self._each(lambda cache: self._changed.get(cache.kind, 0.0))
         yield gauge("inventory_changed_timestamp_seconds", words, kinds, changed)
 
-    def _each(self, value: Callable[[Cache], float]) -> Mapping[tuple[str, ...], float]:
+    def _each(self, value: Callable[[CountedCache], float]) -> Mapping[tuple[str, ...], float]:
         return {(cache.kind,): float(value(cache)) for cache in self._caches}
 
     def _notes(self, kind: str) -> Callable[[str, Any, Any], None]:

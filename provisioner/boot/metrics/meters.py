@@ -8,7 +8,7 @@ from pathlib import Path
 from prometheus_client import CollectorRegistry
 from prometheus_client.core import Metric
 
-from provisioner.boot.metrics.families import Asked, counter
+from provisioner.boot.metrics.families import FamiliesCollector, counter
 from provisioner.boot.metrics.log_tail import LogTail
 from provisioner.boot.metrics.progress import ProgressMeter
 from provisioner.boot.metrics.requests import RequestsMeter
@@ -36,7 +36,7 @@ class BootMeters:
 
     def tell(self, families: Sequence[Families]) -> None:
         """From now on, these too. Once."""
-        self.registry.register(Asked(lambda: (metric for each in families for metric in each())))
+        self.registry.register(FamiliesCollector(lambda: (metric for each in families for metric in each())))
 
 
 def log_families(tail: LogTail) -> Iterable[Metric]:

@@ -9,7 +9,7 @@ from typing import Final, Protocol
 from prometheus_client import CollectorRegistry, Counter
 from prometheus_client.core import Metric
 
-from provisioner.boot.metrics.families import Asked, counter
+from provisioner.boot.metrics.families import FamiliesCollector, counter
 from provisioner.boot.metrics.requests import CODES, read_line
 from provisioner.boot.metrics.store import space_of
 from provisioner.cluster.series import PREFIX, born, gauge, tell_process
@@ -19,19 +19,19 @@ SOURCES: Final = ("disk", "fetcher", "none")
 _GIVEN: Final = ("2xx", "3xx")
 
 
-class Kept(Protocol):
+class CountedFiles(Protocol):
     most_bytes: int
     evicted: int
 
-    def all(self) -> Sequence[KeptFile]: ...
+    def all(self) -> Sequence[CountedFile]: ...
 
 
-class KeptFile(Protocol):
+class CountedFile(Protocol):
     @property
     def size_bytes(self) -> int: ...
 
 
-class Fetcher(Protocol):
+class CountedFetcher(Protocol):
     def counts(self) -> Mapping[str, int]: ...
 
     @property
@@ -68,13 +68,13 @@ class CacheMeters:
         self._bytes.labels(source).inc(request.sent_bytes)
         return True
 
-    def tell(self, families: Sequence[Asked]) -> None:
+    def tell(self, families: Sequence[FamiliesCollector]) -> None:
         """From now on, these too. Once."""
         for each in families:
             self.registry.register(each)
 
 
-def cache_families(kept: Kept, fetcher: Fetcher, thrown_away: int, folder: Path) -> Iterable[Metric]:
+def cache_families(kept: CountedFiles, fetcher: CountedFetcher, thrown_away: int, folder: Path) -> Iterable[Metric]:
     """What stands. folder: where the files lie."""
     results: dict[tuple[str, ...], float] = {(result,): count for result, count in fetcher.counts().items()}
     yield counter("cache_fetches", "Files that were fetched from boot hosts, by how it ended.", ("result",), results)

@@ -35,7 +35,7 @@ def code_of(status: str) -> str | None:
     return {"2": "2xx", "3": "3xx", "4": "4xx", "5": "5xx"}.get(status[0])
 
 
-class Request(NamedTuple):
+class LoggedRequest(NamedTuple):
     """One line: what was asked for, in nginx's words; one of CODES; bytes of the answer; seconds; the part's name."""
 
     word: str
@@ -45,7 +45,7 @@ class Request(NamedTuple):
     part: str
 
 
-def read_line(line: bytes) -> Request | None:
+def read_line(line: bytes) -> LoggedRequest | None:
     """None for what is none of nginx's."""
     try:
         word, status, size, seconds, part = line.decode("ascii").split(" ")
@@ -54,7 +54,7 @@ def read_line(line: bytes) -> Request | None:
         return None
     if code is None or sent < 0 or not 0 <= took < float("inf"):
         return None
-    return Request(word, code, sent, took, part)
+    return LoggedRequest(word, code, sent, took, part)
 
 
 class PartClasses:

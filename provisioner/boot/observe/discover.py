@@ -22,7 +22,7 @@ from provisioner.api.discovery import (
     MAX_WAITING_IN_SUBNET,
     Claims,
     DiscoverySubnets,
-    Place,
+    RackPlace,
     discovered_name,
     discovered_server,
     is_waiting,
@@ -73,9 +73,9 @@ class Discoverer:
         self._now = now
         self._monotonic = monotonic
         self._changed = threading.Condition()
-        self._offered: OrderedDict[str, tuple[Claims, Place]] = OrderedDict()
-        self._offered_in = Counter[Place]()
-        self._made: dict[str, tuple[Place, float]] = {}
+        self._offered: OrderedDict[str, tuple[Claims, RackPlace]] = OrderedDict()
+        self._offered_in = Counter[RackPlace]()
+        self._made: dict[str, tuple[RackPlace, float]] = {}
         """Servers that were made and are not in the cache yet, and when."""
         self._heard: OrderedDict[str, float] = OrderedDict()
         self._unmarked: OrderedDict[str, None] = OrderedDict()
@@ -119,13 +119,13 @@ class Discoverer:
                 self._unmarked[server["metadata"]["name"]] = None
                 self._changed.notify_all()
 
-    def _find_place(self, claims: Claims) -> Place:
+    def _find_place(self, claims: Claims) -> RackPlace:
         address = claims.source_address
         if self._subnets is None:  # under the lock, as `_rack_changed`: what is made of older racks does not stay
             self._subnets = DiscoverySubnets(decode(Rack, rack) for rack in self._racks.items())
         return find_place(claims, self._subnets, is_held=address is not None and self._index.holds(address))
 
-    def _made_unseen(self) -> list[Place]:
+    def _made_unseen(self) -> list[RackPlace]:
         """Where the machines are whose Servers were made a moment ago: the cache does not count them yet."""
         since = self._monotonic() - UNSEEN_SECONDS
         seen = [name for name, (_, made) in self._made.items() if made < since or self._index.servers.get(name)]
@@ -197,7 +197,7 @@ class Discoverer:
         with self._changed:
             self._changed.notify_all()
 
-    def _record(self, name: str, claims: Claims, place: Place) -> None:
+    def _record(self, name: str, claims: Claims, place: RackPlace) -> None:
         found = self._index.booting_from(claims.mac)
         if found is not None and not _lacks_discovery(found, name):
             return  # registered, or recorded by another boot host, meanwhile
@@ -244,7 +244,7 @@ class Discoverer:
             return  # it asks again soon
 
 
-def find_place(claims: Claims, subnets: DiscoverySubnets, *, is_held: bool) -> Place:
+def find_place(claims: Claims, subnets: DiscoverySubnets, *, is_held: bool) -> RackPlace:
     """Where an unknown machine is recorded that asks so. is_held: whether the address is a registered server's. Pure.
 
     Raises: Refused if it is not recorded there.

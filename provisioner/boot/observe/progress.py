@@ -17,7 +17,7 @@ MAX_MESSAGE_CHARACTERS: Final = 512
 
 
 @dataclass(frozen=True, kw_only=True)
-class Report:
+class ProgressReport:
     """One sign of life of a booting machine.
 
     stage: Firmware or IPXE (seen in DHCP), Stage1, Root, System or Token (said by the machine). boot_id: the kernel's,
@@ -31,7 +31,7 @@ class Report:
 
 
 def record_report(
-    progress: BootProgress | None, report: Report, order: BootOrder | None, now: datetime
+    progress: BootProgress | None, report: ProgressReport, order: BootOrder | None, now: datetime
 ) -> BootProgress | None:
     """`progress` after `report`, which came at `now`; None if it changes nothing.
 
@@ -69,7 +69,7 @@ def clean_message(message: str | None) -> str | None:
     return without_remedy(" ".join(visible.split()))[:MAX_MESSAGE_CHARACTERS] or None
 
 
-def _begins_anew(progress: BootProgress, report: Report, order: BootOrder | None, now: datetime) -> bool:
+def _begins_anew(progress: BootProgress, report: ProgressReport, order: BootOrder | None, now: datetime) -> bool:
     if report.boot_id is not None and progress.boot_id is not None:
         # The same kernel is the same boot, also when a new order came meanwhile and its reset has yet to happen.
         return report.boot_id != progress.boot_id

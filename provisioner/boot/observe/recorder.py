@@ -21,7 +21,7 @@ from provisioner.api.errors import NotFound, ProvisionerError, Retryable
 from provisioner.api.server import BootProgress
 from provisioner.api.values import MacAddress
 from provisioner.boot.metrics.progress import ProgressMeter
-from provisioner.boot.observe.progress import Report, record_report
+from provisioner.boot.observe.progress import ProgressReport, record_report
 from provisioner.boot.observe.server_index import ServerIndex
 from provisioner.cluster.client import Cluster
 from provisioner.cluster.events import Events
@@ -72,7 +72,7 @@ class ProgressRecorder:
         self._monotonic = monotonic
         self._written: dict[str, tuple[int, BootProgress | None]] = {}  # our last write
         self._changed = threading.Condition()
-        self._pending: OrderedDict[str, list[tuple[Report, datetime]]] = OrderedDict()
+        self._pending: OrderedDict[str, list[tuple[ProgressReport, datetime]]] = OrderedDict()
         self._not_before: dict[str, float] = {}
         self._writing: set[str] = set()
         self._left: dict[str, float] = {}  # servers that joined and were not heard here, and when to look at them again
@@ -83,7 +83,7 @@ class ProgressRecorder:
         with self._changed:
             return len(self._pending.keys() | self._writing)
 
-    def observe(self, report: Report) -> bool:
+    def observe(self, report: ProgressReport) -> bool:
         """Take a report in. Returns: whether a Server boots from that MAC address; if none does, it is forgotten."""
         server = self._index.booting_from(report.mac)
         if server is None:
@@ -113,7 +113,7 @@ class ProgressRecorder:
             else:  # mostly another boot host has heard the machine, and follows the Servers, too
                 self._left.setdefault(name, self._monotonic() + LEFT_SECONDS)
 
-    def _take_back(self, name: str, joined: Report) -> None:
+    def _take_back(self, name: str, joined: ProgressReport) -> None:
         waiting = self._pending.setdefault(name, [])
         if not waiting or waiting[-1][0] != joined:
             waiting.append((joined, self._now()))
@@ -159,7 +159,7 @@ class ProgressRecorder:
         with self._changed:
             return self._changed.wait_for(lambda: not self._pending and not self._writing, timeout_seconds)
 
-    def _take(self, stop: threading.Event) -> tuple[str, list[tuple[Report, datetime]]] | None:
+    def _take(self, stop: threading.Event) -> tuple[str, list[tuple[ProgressReport, datetime]]] | None:
         """A server whose reports may be written now, with its reports; None if there was none for a while."""
         with self._changed:
             now = self._monotonic()
@@ -182,11 +182,11 @@ class ProgressRecorder:
                 self._changed.wait(timeout=shortest)
             return None
 
-    def _put_back(self, name: str, reports: list[tuple[Report, datetime]]) -> None:
+    def _put_back(self, name: str, reports: list[tuple[ProgressReport, datetime]]) -> None:
         with self._changed:
             self._pending[name] = [*reports, *self._pending.get(name, [])][-MAX_REPORTS_PER_SERVER:]
 
-    def _write(self, name: str, reports: list[tuple[Report, datetime]]) -> bool:
+    def _write(self, name: str, reports: list[tuple[ProgressReport, datetime]]) -> bool:
         """Returns: whether there was anything to write."""
         cached = self._index.servers.get(name)
         if cached is None:
@@ -211,16 +211,18 @@ class ProgressRecorder:
         return True
 
 
-def _joined(server: Object | None) -> Report | None:
+def _joined(server: Object | None) -> ProgressReport | None:
     """That its machine has joined; of a Server that shows what the machine said before that, in the same boot."""
     status = (server or {}).get("status") or {}
     progress, boot_id = status.get("progress") or {}, (status.get("join") or {}).get("bootID")
     if server is None or not progress.get("message") or boot_id is None or progress.get("bootID") != boot_id:
         return None
-    return Report(mac=MacAddress(server["spec"]["bootMACAddress"]), stage="Token", boot_id=boot_id)
+    return ProgressReport(mac=MacAddress(server["spec"]["bootMACAddress"]), stage="Token", boot_id=boot_id)
 
 
-def _fold(server: Server, reports: list[tuple[Report, datetime]]) -> tuple[BootProgress | None, list[BootStage]]:
+def _fold(
+    server: Server, reports: list[tuple[ProgressReport, datetime]]
+) -> tuple[BootProgress | None, list[BootStage]]:
     """Progress after all `reports` (None if they change nothing), and the stages that they began."""
     progress, changed, stages = server.status.progress, False, list[BootStage]()
     join = server.status.join

@@ -9,7 +9,7 @@ from typing import Any
 
 from provisioner.api import Server
 from provisioner.api.codec import decode
-from provisioner.api.discovery import Place, is_waiting, place_of
+from provisioner.api.discovery import RackPlace, is_waiting, place_of
 from provisioner.cluster.source import Object, Source
 from provisioner.rules.dpus import carries_boot_of, hosts
 from provisioner.rules.identity import boot_mac, find_server, macs_of
@@ -24,8 +24,8 @@ class ServerIndex:
         self._by_address = servers.index(_addresses_of)
         self._dpus = servers.index(hosts)
         self._lock = threading.Lock()
-        self._waiting: dict[str, Place] = {}
-        self._waiting_in = Counter[Place]()
+        self._waiting: dict[str, RackPlace] = {}
+        self._waiting_in = Counter[RackPlace]()
 
     def attach(self) -> None:
         """Follow the informer. Call once, before it starts or after: what it already has is taken over."""
@@ -58,7 +58,7 @@ class ServerIndex:
         server = decode(Server, found)
         return any(each.status.address == address and carries_boot_of(each, server) for each in carriers)
 
-    def count_waiting(self, place: Place) -> tuple[int, int]:
+    def count_waiting(self, place: RackPlace) -> tuple[int, int]:
         """How many unknown machines wait for a person, there and in all: kept, not counted, since any stranger may
         ask."""
         with self._lock:

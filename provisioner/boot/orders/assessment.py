@@ -41,7 +41,7 @@ class Assessment:
 
 
 @dataclass(frozen=True, kw_only=True)
-class Decision(Said):
+class OrderDecision(Said):
     """orders: whether the status holds a new boot order. revokes: whether it takes the current one back."""
 
     status: dict[str, Any]

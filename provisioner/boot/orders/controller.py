@@ -19,7 +19,7 @@ import structlog
 from provisioner.api import Image, Maintenance, NodePool, Rack, Server
 from provisioner.api.codec import decode_shared
 from provisioner.api.maintenance import FINAL_PHASES, holding_maintenance
-from provisioner.boot.orders.assessment import Decision
+from provisioner.boot.orders.assessment import OrderDecision
 from provisioner.boot.orders.decide import decide
 from provisioner.boot.orders.facts import OrderFacts
 from provisioner.boot.orders.informers import BootInformers, find_other_node, follow, machine_keys, server_of
@@ -45,7 +45,7 @@ between two writes of progress: they would meet."""
 OWNED: Final = owned_by(MANAGER, Server)
 
 
-class BootController(StatusReconciler[Decision]):
+class BootController(StatusReconciler[OrderDecision]):
     """Reconciles one Server at a time, by name."""
 
     owned = OWNED
@@ -70,16 +70,16 @@ class BootController(StatusReconciler[Decision]):
         self._unfinished = informers.maintenances.index(_unfinished_by_server)
         self._awaited = informers.servers.index(awaiting)
 
-    def decide(self, key: str, body: Object) -> Decision | None:
+    def decide(self, key: str, body: Object) -> OrderDecision | None:
         if not _is_judged(body):
             return None  # the inventory says within a moment whether it may boot; until then there is nothing to add
         return self._decide(body, *self._cached_node(key), self._cached_maintenance(key))
 
-    def is_words(self, body: Object, said: Decision) -> bool:
+    def is_words(self, body: Object, said: OrderDecision) -> bool:
         tells = said.orders or said.revokes or bool(said.events)
         return not tells and OWNED.keeps("Ready", body, said.status)
 
-    def confirm(self, body: Object, said: Decision) -> Decision:
+    def confirm(self, body: Object, said: OrderDecision) -> OrderDecision:
         """A boot may end somebody's work: it is decided once more on what Node and Maintenance are now.
 
         Of the Server the resourceVersion says whether it is still what was decided on. The Node of a boot that a
@@ -96,7 +96,7 @@ class BootController(StatusReconciler[Decision]):
         lease = self._cluster.find(LEASES, name, namespace=NODE_LEASES) if node is not None else None
         return self._decide(body, node, lease, maintenance)
 
-    def tell(self, body: Object, said: Decision) -> None:
+    def tell(self, body: Object, said: OrderDecision) -> None:
         name, order = body["metadata"]["name"], said.status.get("order")
         if said.orders and order is not None:
             log.info(
@@ -116,7 +116,7 @@ class BootController(StatusReconciler[Decision]):
         node: Mapping[str, Any] | None,
         lease: Mapping[str, Any] | None,
         maintenance: Maintenance | None,
-    ) -> Decision:
+    ) -> OrderDecision:
         server = decode_shared(Server, body)
         next_pool = look_up(NodePool, self._informers.pools, next_pool_name(server, maintenance))
         order = server.status.order

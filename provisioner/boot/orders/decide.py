@@ -11,7 +11,7 @@ from typing import Final
 
 from provisioner.api.boot_stage import LATE, BootStage
 from provisioner.api.meta import rfc3339, rfc3339_micro
-from provisioner.boot.orders.assessment import Assessment, ConditionUpdate, Decision
+from provisioner.boot.orders.assessment import Assessment, ConditionUpdate, OrderDecision
 from provisioner.boot.orders.facts import OrderFacts
 from provisioner.boot.orders.needs import Need, find_need
 from provisioner.boot.orders.order import former_order, next_order, not_before
@@ -28,7 +28,7 @@ ALIVE_AGAIN_SECONDS: Final = 5.0
 """Leases are not watched for each renewal: where one stands in the way, it is looked at so often."""
 
 
-def decide(facts: OrderFacts, now: datetime, new_id: str) -> Decision:
+def decide(facts: OrderFacts, now: datetime, new_id: str) -> OrderDecision:
     """Judge a server. A new order takes the id `new_id`; it is given only where no Node lives, or where a Maintenance
     that has drained the Node asks for it."""
     revoked, former = facts.server.status.order, former_order(facts, now)

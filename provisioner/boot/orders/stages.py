@@ -23,7 +23,7 @@ from provisioner.rules.stage_timeouts import stage_timeout_seconds, time_to_join
 
 
 @dataclass(frozen=True, kw_only=True)
-class Stage:
+class OrderedStage:
     """Where the ordered boot is, as far as anybody said.
 
     late: when the stage has lasted longer than it may, which is said and changes nothing; None where nobody can say.
@@ -36,7 +36,7 @@ class Stage:
     deadline: datetime | None
 
 
-def current_stage(server: Server, pool: NodePool | None) -> Stage | None:
+def current_stage(server: Server, pool: NodePool | None) -> OrderedStage | None:
     """The stage of the current order; None without an order."""
     order = server.status.order
     if order is None:
@@ -47,10 +47,10 @@ def current_stage(server: Server, pool: NodePool | None) -> Stage | None:
     if stage == "Ordered" and (server.spec.bmc is None or is_by_agent(order)):
         seconds = None
     late = began + timedelta(seconds=seconds) if seconds is not None else None
-    return Stage(stage=stage, began=began, late=late, deadline=_deadline(server, order, pool))
+    return OrderedStage(stage=stage, began=began, late=late, deadline=_deadline(server, order, pool))
 
 
-def waiting_words(facts: OrderFacts, stage: Stage) -> str:
+def waiting_words(facts: OrderFacts, stage: OrderedStage) -> str:
     """What a boot under way waits for, since when and until when, and what is known that may explain it."""
     server, node = facts.server, facts.node
     waits_for = _ordered_waits_for(facts) if stage.stage == "Ordered" else WAITS_FOR[stage.stage]
@@ -97,7 +97,7 @@ def _ordered_waits_for(facts: OrderFacts) -> str:
     return WAITS_FOR["Ordered"]
 
 
-def describe_delay(server: Server, stage: Stage) -> str:
+def describe_delay(server: Server, stage: OrderedStage) -> str:
     """What is waited for longer than it may take, since when, and what the machine last said."""
     return (
         f"{PHASE_NAMES[stage.stage]} has lasted since {rfc3339(stage.began)}, longer than it may; "
@@ -105,7 +105,7 @@ def describe_delay(server: Server, stage: Stage) -> str:
     )
 
 
-def describe_time_out(server: Server, stage: Stage) -> str:
+def describe_time_out(server: Server, stage: OrderedStage) -> str:
     """Why the boot is given up: how far it came, and what the machine last said."""
     if has_fetched(server):
         return describe_delay(server, stage)

@@ -12,7 +12,7 @@ from provisioner.api.codec import to_json
 from provisioner.api.conditions import condition_of, find_condition
 from provisioner.api.meta import Condition, rfc3339_micro
 from provisioner.api.server import Lifecycle, Server, ServerStatus
-from provisioner.boot.orders.assessment import Assessment, ConditionUpdate, Decision
+from provisioner.boot.orders.assessment import Assessment, ConditionUpdate, OrderDecision
 from provisioner.boot.orders.facts import OrderFacts
 from provisioner.cluster.events import Happened
 from provisioner.rules.boot_order import has_fetched, is_settled
@@ -25,7 +25,7 @@ _TOLD_BY_OTHERS: Final = frozenset(BOOT_STAGES) - {"Ready"} | {"NoAddress"}
 give one. Every server waits for its address for a moment after it was registered."""
 
 
-def compose(facts: OrderFacts, assessment: Assessment, now: datetime) -> Decision:
+def compose(facts: OrderFacts, assessment: Assessment, now: datetime) -> OrderDecision:
     """The decision that `assessment` amounts to."""
     status = facts.server.status
     order = assessment.order or status.order
@@ -45,7 +45,7 @@ def compose(facts: OrderFacts, assessment: Assessment, now: datetime) -> Decisio
     again = assessment.requeue_after_seconds
     if again is None and assessment.requeue_at is not None:
         again = max(0.5, (assessment.requeue_at - now).total_seconds())
-    return Decision(
+    return OrderDecision(
         status=to_json(owned),
         events=_events(facts.server, assessment, owned),
         requeue_after_seconds=again,

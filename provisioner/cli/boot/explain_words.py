@@ -10,7 +10,7 @@ from typing import Any
 from provisioner.api.boot_stage import WAITS_FOR
 from provisioner.api.schema import API_VERSION
 from provisioner.boot.dhcp.wire.describe import DescribedMessage
-from provisioner.boot.explain.lease import Lease, Way
+from provisioner.boot.explain.lease import Lease, PacketPath
 from provisioner.boot.explain.script import POOL_RULES, image_words
 from provisioner.boot.explain.story import BootStory
 from provisioner.boot.script.choose import Boot
@@ -57,7 +57,7 @@ def attestation_words(explained: Explained) -> str | None:
     return words
 
 
-def way_words(way: Way) -> str:
+def way_words(way: PacketPath) -> str:
     """From where the machine asks."""
     of = ", ".join(f"{subnet} of Rack {rack}" for rack, subnet in way.subnets) or "no subnet of any Rack"
     by = f"by relay {way.relay}" if way.relay is not None else f"without a relay, by the network of {way.address}"

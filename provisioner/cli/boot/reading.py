@@ -17,7 +17,7 @@ from provisioner.api.errors import Forbidden, NotFound, Refused
 from provisioner.api.maintenance import holding_maintenance
 from provisioner.api.meta import Resource
 from provisioner.api.values import MacAddress, parse_mac
-from provisioner.boot.explain.facts import BootFacts
+from provisioner.boot.explain.facts import MachineObjects
 from provisioner.boot.host.image_store import files_of
 from provisioner.cli.kubectl.failing import BadInput
 from provisioner.cli.kubectl.filing import read_maintenances
@@ -37,7 +37,7 @@ class ReadBoot:
     """join: None of a machine that no Server boots from. lease_known: whether it could be seen if the old boot lives,
     where that matters."""
 
-    boot: BootFacts
+    boot: MachineObjects
     join: JoinFacts
     lease_known: bool
 
@@ -49,7 +49,7 @@ def read_boot(cluster: Cluster, subject: str, store: Path | None = None) -> Read
     """
     mac, claimants = find_claimants(cluster, subject)
     racks = tuple(cluster.read_all(Rack))
-    facts = BootFacts(mac=mac, claimants=claimants, racks=racks)
+    facts = MachineObjects(mac=mac, claimants=claimants, racks=racks)
     server = facts.server
     if server is None or server.spec.boot_mac_address != mac:
         return ReadBoot(boot=facts, join=JoinFacts(server=None), lease_known=True)
@@ -63,7 +63,7 @@ def read_boot(cluster: Cluster, subject: str, store: Path | None = None) -> Read
     join_pool = read.find(NodePool, ordered_pool_name(server))
     join_image = read.find(Image, (order.image_ref if order else None) or next_image_name(server, join_pool))
     return ReadBoot(
-        boot=BootFacts(
+        boot=MachineObjects(
             mac=mac,
             claimants=claimants,
             racks=racks,

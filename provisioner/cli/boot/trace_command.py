@@ -21,7 +21,7 @@ from provisioner.api.errors import Forbidden, NotFound, ProvisionerError, Retrya
 from provisioner.api.trace import LONGEST_TRACE, TRACE_ANNOTATION, TRACED_REASON, read_trace, trace_value
 from provisioner.cli import printer
 from provisioner.cli.boot.reading import find_claimants
-from provisioner.cli.boot.trace_screen import SERVER, Told, told_by_change, told_by_event
+from provisioner.cli.boot.trace_screen import SERVER, TraceLine, told_by_change, told_by_event
 from provisioner.cli.kubectl.asking import KubectlCommand
 from provisioner.cli.kubectl.completion import complete_server
 from provisioner.cli.kubectl.connection import connection_of, connection_options
@@ -73,13 +73,13 @@ def trace(**options: Any) -> None:
         type_, name, macs = _find_object(cluster, options["subject"], options["rack"])
         as_json = options["output"] == "json"
 
-        def tell(told: Told) -> None:
+        def tell(told: TraceLine) -> None:
             printer.say(json.dumps(told.as_json()) if as_json else told.line())
 
         until = datetime.now(UTC) + span
         with (
             suppress(KeyboardInterrupt),
-            Follower(cluster, type_, name).started() as follower,
+            TraceFollower(cluster, type_, name).started() as follower,
             _asked(cluster, type_, name, macs, until, asks=not options["no_ask"]) as asks,
         ):
             follower.tell(tell, seconds=span.total_seconds(), expects_hosts=asks)
@@ -138,12 +138,12 @@ def _annotate(cluster: Cluster, type_: ResourceType, name: str, value: str | Non
     cluster.patch(type_, name, {"metadata": {"annotations": {TRACE_ANNOTATION: value}}}, manager=MANAGER)
 
 
-class Follower:
+class TraceFollower:
     """Caches of one object and of its Events, and what changed in them since they were first complete."""
 
     def __init__(self, cluster: Cluster, type_: ResourceType, name: str) -> None:
         self._type, self._name = type_, name
-        self._news: queue.Queue[list[Told]] = queue.Queue(_MOST_WAITING)
+        self._news: queue.Queue[list[TraceLine]] = queue.Queue(_MOST_WAITING)
         selector = f"involvedObject.name={name},involvedObject.kind={type_.kind}"
         self._events = Informer(
             cluster, EVENTS, namespace=CLUSTER_SCOPED_NAMESPACE, field_selector=selector, trim=trim_event
@@ -155,7 +155,7 @@ class Follower:
             self._objects.subscribe(self._object_changed)
 
     @contextmanager
-    def started(self) -> Iterator[Follower]:
+    def started(self) -> Iterator[TraceFollower]:
         """Follow while the block lasts; it begins once what is there already is known.
 
         Raises: Retryable if the API server does not answer.
@@ -172,7 +172,7 @@ class Follower:
 
     def tell(
         self,
-        tell: Callable[[Told], None],
+        tell: Callable[[TraceLine], None],
         *,
         seconds: float,
         expects_hosts: bool,
@@ -203,6 +203,6 @@ class Follower:
     def _object_changed(self, _key: str, old: dict[str, Any] | None, new: dict[str, Any] | None) -> None:
         self._put(list(told_by_change(old, new, datetime.now(UTC).strftime("%H:%M:%S"))))
 
-    def _put(self, told: list[Told]) -> None:
+    def _put(self, told: list[TraceLine]) -> None:
         with suppress(queue.Full):
             self._news.put_nowait(told)

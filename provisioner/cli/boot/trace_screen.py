@@ -20,7 +20,7 @@ SERVER: Final = "server"
 
 
 @dataclass(frozen=True)
-class Told:
+class TraceLine:
     """time: UTC, as who told it has it; empty: unknown. source: a boot host's name, `event`, or `server` (its status).
     heard: whether it is what somebody sent, which nobody proved."""
 
@@ -37,28 +37,28 @@ class Told:
         return {"time": self.time, "source": self.source, "message": self.words, "hearsay": self.heard}
 
 
-def told_by_event(event: Mapping[str, Any]) -> Iterator[Told]:
+def told_by_event(event: Mapping[str, Any]) -> Iterator[TraceLine]:
     """The lines of an Event."""
     reason, message = str(event.get("reason") or ""), str(event.get("message") or "")
     if reason != TRACED_REASON:
-        yield Told(event_time(event)[11:19], EVENT, f"{reason}: {message}", heard=False)
+        yield TraceLine(event_time(event)[11:19], EVENT, f"{reason}: {message}", heard=False)
         return
     found = _FROM_HOST.fullmatch(message)
     host, lines = (found[1], found[2]) if found is not None else ("a boot host", message)
     for line in lines.split(SEPARATOR):
         clocked = _CLOCK.fullmatch(line)
-        yield Told(*((clocked[1], host, clocked[2]) if clocked is not None else ("", host, line)), heard=True)
+        yield TraceLine(*((clocked[1], host, clocked[2]) if clocked is not None else ("", host, line)), heard=True)
 
 
-def told_by_change(old: Mapping[str, Any] | None, new: Mapping[str, Any] | None, clock: str) -> Iterator[Told]:
+def told_by_change(old: Mapping[str, Any] | None, new: Mapping[str, Any] | None, clock: str) -> Iterator[TraceLine]:
     """What changed in a Server's status; `clock`: when that was seen."""
     if new is None:
-        yield Told(clock, SERVER, "the object was deleted", heard=False)
+        yield TraceLine(clock, SERVER, "the object was deleted", heard=False)
         return
     before, now = _facts(old or {}), _facts(new)
     for name, value in now.items():
         if value is not None and before.get(name) != value:
-            yield Told(clock, SERVER, f"{name} {value}", heard=name.startswith("progress"))
+            yield TraceLine(clock, SERVER, f"{name} {value}", heard=name.startswith("progress"))
 
 
 def _facts(server: Mapping[str, Any]) -> dict[str, str | None]:

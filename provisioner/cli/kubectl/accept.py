@@ -15,7 +15,7 @@ from provisioner.cli.kubectl.connection import connection_of, connection_options
 from provisioner.cluster.client import Cluster
 from provisioner.cluster.leadership import read_no_leader
 from provisioner.cluster.resources import of
-from provisioner.inventory.accept import Acceptance, Wish, decide_acceptance
+from provisioner.inventory.accept import Acceptance, AcceptOptions, decide_acceptance
 
 MANAGER = "provisioner-accept"
 
@@ -46,7 +46,7 @@ def accept(
     if len(servers) > 1 and (position or name):
         raise click.UsageError("--position and --name are for one server: accept them one by one")
     cluster = connection_of(options).open()
-    wish = Wish(pool=pool, rack=rack, position=position, subnet=subnet, name=name)
+    wish = AcceptOptions(pool=pool, rack=rack, position=position, subnet=subnet, name=name)
     racks, pools, everyone = cluster.read_all(Rack), cluster.read_all(NodePool), cluster.read_all(Server)
     by_name = {server.name: server for server in everyone}
     unknown = [name for name in servers if name not in by_name]

@@ -23,7 +23,7 @@ from provisioner.cli.kubectl.failing import EXIT_CODES, WAIT_EXIT_CODES, BadInpu
 from provisioner.cli.kubectl.filing import Filed, file_request, requestor_name
 from provisioner.cli.kubectl.moments import read_deadline
 from provisioner.cli.kubectl.printing import output_option, print_objects, table
-from provisioner.cli.kubectl.targets import Target, Wish, find_targets
+from provisioner.cli.kubectl.targets import ServerTarget, TargetSelection, find_targets
 from provisioner.cluster.client import Cluster
 from provisioner.cluster.resources import PODS
 from provisioner.jobs.pods import is_evictable, key_of, trim_pod
@@ -57,7 +57,7 @@ class KubectlCommand(click.Command):
 
 
 @dataclass(frozen=True, kw_only=True)
-class Ask:
+class RequestOptions:
     """What is asked of every server that is meant."""
 
     action: MaintenanceAction
@@ -123,7 +123,7 @@ def request_options(*, image: bool) -> Callable[[Any], Any]:
     return add
 
 
-def read_ask(action: MaintenanceAction, options: dict[str, Any], now: datetime) -> Ask:
+def read_ask(action: MaintenanceAction, options: dict[str, Any], now: datetime) -> RequestOptions:
     """What the options ask for; they are taken out of `options`. Raises: click.UsageError, BadInput."""
     image = options.pop("image", None)
     message = options.pop("message")
@@ -146,10 +146,10 @@ def read_ask(action: MaintenanceAction, options: dict[str, Any], now: datetime) 
     if chosen == "Deadline" and until is None:
         raise click.UsageError("policy Deadline needs --deadline: 2h, 1d, or RFC 3339")
     deadline = read_deadline(until, now) if until is not None else None
-    return Ask(action=action, policy=chosen, deadline=deadline, image=image, message=message or None)
+    return RequestOptions(action=action, policy=chosen, deadline=deadline, image=image, message=message or None)
 
 
-def check_ask(cluster: Cluster, ask: Ask, targets: list[Target]) -> None:
+def check_ask(cluster: Cluster, ask: RequestOptions, targets: list[ServerTarget]) -> None:
     """Raises: BadInput if the request can be carried out on one of them never."""
     wrong = []
     if ask.image is not None:
@@ -168,7 +168,7 @@ def check_ask(cluster: Cluster, ask: Ask, targets: list[Target]) -> None:
         raise BadInput("; ".join(wrong), hint="nothing was asked for; correct the command and run it again")
 
 
-def confirm(targets: list[Target], words: str, *, yes: bool, everything: bool) -> None:
+def confirm(targets: list[ServerTarget], words: str, *, yes: bool, everything: bool) -> None:
     """Ask a person before everything is disturbed. Raises: BadInput where nobody can be asked, or who says no."""
     if yes or not everything:
         return
@@ -179,7 +179,7 @@ def confirm(targets: list[Target], words: str, *, yes: bool, everything: bool) -
         raise BadInput("nothing was asked for", hint="name the nodes that are meant")
 
 
-def tell_what_ends(cluster: Cluster, targets: list[Target]) -> None:
+def tell_what_ends(cluster: Cluster, targets: list[ServerTarget]) -> None:
     """Name the pods that a request under Now ends, before it is made: some of each of the first nodes."""
     for target in targets[:NAMED_NODES]:
         try:
@@ -195,7 +195,7 @@ def tell_what_ends(cluster: Cluster, targets: list[Target]) -> None:
         printer.say(f"and what runs on {quantity(len(targets) - NAMED_NODES, 'more node')}", err=True)
 
 
-def requestor_of(ask: Ask, user: str, now: datetime) -> Requestor:
+def requestor_of(ask: RequestOptions, user: str, now: datetime) -> Requestor:
     """The entry of a Maintenance by which `user` asks."""
     return Requestor(
         name=requestor_name(user),
@@ -209,7 +209,9 @@ def requestor_of(ask: Ask, user: str, now: datetime) -> Requestor:
     )
 
 
-def file_all(cluster: Cluster, ask: Ask, targets: list[Target], now: datetime, dry_run: str) -> list[Filed]:
+def file_all(
+    cluster: Cluster, ask: RequestOptions, targets: list[ServerTarget], now: datetime, dry_run: str
+) -> list[Filed]:
     """Every request, first as a dry run of all of them, so that a refusal of one comes before any is written."""
     user = cluster.ask_who_i_am()
     wanted = requestor_of(ask, user, now)
@@ -252,7 +254,7 @@ def ask_for(action: MaintenanceAction, options: dict[str, Any], cluster: Cluster
     """From the command line to requests that are filed; nothing is written if one of them is impossible or refused."""
     now = datetime.now(UTC)
     ask = read_ask(action, options, now)
-    wish = Wish(
+    wish = TargetSelection(
         names=options.pop("nodes"),
         selector=options.pop("selector"),
         pool=options.pop("pool"),

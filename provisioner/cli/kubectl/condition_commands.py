@@ -22,7 +22,7 @@ from provisioner.cli.kubectl.failing import BadInput, exit_codes
 from provisioner.cli.kubectl.filing import own_entries, read_maintenances, withdraw
 from provisioner.cli.kubectl.node_requests import DISTURBANCES, RELEASED, signed, true_conditions, write_condition
 from provisioner.cli.kubectl.printing import output_option, print_objects
-from provisioner.cli.kubectl.targets import Target, Wish, find_targets
+from provisioner.cli.kubectl.targets import ServerTarget, TargetSelection, find_targets
 from provisioner.cluster.client import Cluster
 from provisioner.cluster.resources import NODES
 
@@ -30,7 +30,7 @@ F = TypeVar("F", bound=Callable[..., Any])
 
 
 @dataclass(frozen=True, kw_only=True)
-class Step:
+class ConditionWrite:
     """One thing to write. `write(dry_run)`: does it, or asks whether it could be done."""
 
     server: str
@@ -54,14 +54,14 @@ def _options(*, message: bool) -> Callable[[F], F]:
     return add
 
 
-Plan = Callable[[Cluster, Target, str, datetime], list[Step]]
+Plan = Callable[[Cluster, ServerTarget, str, datetime], list[ConditionWrite]]
 
 
 def _carry_out(options: dict[str, Any], words: str, plan: Plan) -> None:
     """Plan for all, ask the API server about all, then do it."""
     with exit_codes():
         cluster = connection_of(options).open()
-        wish = Wish(
+        wish = TargetSelection(
             names=options["nodes"], selector=options["selector"], pool=options["pool"], everything=options["everything"]
         )
         targets = find_targets(cluster, wish, for_requests=True)
@@ -78,7 +78,9 @@ def _carry_out(options: dict[str, Any], words: str, plan: Plan) -> None:
         _show(cluster, steps, targets, options["output"], dry_run)
 
 
-def _show(cluster: Cluster, steps: list[Step], targets: list[Target], form: str | None, dry_run: str) -> None:
+def _show(
+    cluster: Cluster, steps: list[ConditionWrite], targets: list[ServerTarget], form: str | None, dry_run: str
+) -> None:
     if form in ("json", "yaml"):
         nodes: list[Mapping[str, Any]] = [cluster.get(NODES, target.name) for target in targets]
         print_objects(nodes, form)
@@ -90,27 +92,29 @@ def _show(cluster: Cluster, steps: list[Step], targets: list[Target], form: str 
             printer.say(f"node/{step.server} {step.words}{f' ({dry_run} dry run)' if dry_run != 'none' else ''}")
 
 
-def _set(cluster: Cluster, name: str, type_: str, reason: str, message: str, now: datetime, words: str) -> Step:
-    return Step(
+def _set(
+    cluster: Cluster, name: str, type_: str, reason: str, message: str, now: datetime, words: str
+) -> ConditionWrite:
+    return ConditionWrite(
         server=name,
         words=words,
         write=lambda dry: write_condition(cluster, name, type_, "True", reason, message, now, dry_run=dry),
     )
 
 
-def _clear(cluster: Cluster, name: str, type_: str, user: str, now: datetime) -> Step:
+def _clear(cluster: Cluster, name: str, type_: str, user: str, now: datetime) -> ConditionWrite:
     words = f"withdrawn by {user}"
     short = type_.removeprefix("provisioner.dev/")
-    return Step(
+    return ConditionWrite(
         server=name,
         words=f"condition {short} withdrawn",
         write=lambda dry: write_condition(cluster, name, type_, "False", "Withdrawn", words, now, dry_run=dry),
     )
 
 
-def _withdrawals(cluster: Cluster, target: Target, user: str, actions: tuple[str, ...]) -> list[Step]:
+def _withdrawals(cluster: Cluster, target: ServerTarget, user: str, actions: tuple[str, ...]) -> list[ConditionWrite]:
     return [
-        Step(
+        ConditionWrite(
             server=target.name,
             words=f"{entry.action} withdrawn from Maintenance {m.name}"
             + (", which has begun to boot and goes on to its end" if m.status.reboot is not None else ""),
@@ -135,7 +139,7 @@ def hold(**options: Any) -> None:
     """
     words = options.get("message")
 
-    def plan(cluster: Cluster, target: Target, user: str, now: datetime) -> list[Step]:
+    def plan(cluster: Cluster, target: ServerTarget, user: str, now: datetime) -> list[ConditionWrite]:
         message = signed(words, user, "held")
         return [_set(cluster, target.name, HOLD_REQUESTED, "Held", message, now, "held")]
 
@@ -153,7 +157,7 @@ def retry(**options: Any) -> None:
     """
     words = options.get("message")
 
-    def plan(cluster: Cluster, target: Target, user: str, now: datetime) -> list[Step]:
+    def plan(cluster: Cluster, target: ServerTarget, user: str, now: datetime) -> list[ConditionWrite]:
         _require_unverified(target)
         message = signed(words, user, "check again")
         return [_set(cluster, target.name, VERIFICATION_RETRY_REQUESTED, "Retry", message, now, "is checked again")]
@@ -180,7 +184,7 @@ def release(**options: Any) -> None:
     if verification and not words:
         raise click.UsageError("--verification needs --reason: who answers for it, and why")
 
-    def plan(cluster: Cluster, target: Target, user: str, now: datetime) -> list[Step]:
+    def plan(cluster: Cluster, target: ServerTarget, user: str, now: datetime) -> list[ConditionWrite]:
         if verification:
             _require_unverified(target)
             message, type_ = signed(words, user, ""), VERIFICATION_RELEASE_REQUESTED
@@ -208,7 +212,7 @@ def cancel(**options: Any) -> None:
       kubectl provision cancel r01-u07
     """
 
-    def plan(cluster: Cluster, target: Target, user: str, now: datetime) -> list[Step]:
+    def plan(cluster: Cluster, target: ServerTarget, user: str, now: datetime) -> list[ConditionWrite]:
         types = (*DISTURBANCES, *RELEASED[:1])
         steps = [_clear(cluster, target.name, type_, user, now) for type_ in true_conditions(target.node, types)]
         steps += _withdrawals(cluster, target, user, ("Drain", "Reboot", "Reimage", "PowerCycle"))
@@ -223,7 +227,7 @@ def cancel(**options: Any) -> None:
     _carry_out(options, "cancel what is requested", plan)
 
 
-def _others(cluster: Cluster, target: Target, user: str, actions: tuple[str, ...]) -> str:
+def _others(cluster: Cluster, target: ServerTarget, user: str, actions: tuple[str, ...]) -> str:
     """Who else wants something of it: theirs is not touched."""
     from provisioner.api.maintenance import FINAL_PHASES
 
@@ -243,7 +247,7 @@ def _others(cluster: Cluster, target: Target, user: str, actions: tuple[str, ...
     )
 
 
-def _require_unverified(target: Target) -> None:
+def _require_unverified(target: ServerTarget) -> None:
     verified = find_condition(target.server.status.conditions, "Verified")
     if verified is not None and verified.status == "True":
         raise BadInput(

@@ -14,7 +14,7 @@ from provisioner.cli.kubectl.asking import KubectlCommand, confirm, dry_run_opti
 from provisioner.cli.kubectl.completion import complete_pool
 from provisioner.cli.kubectl.connection import connection_of
 from provisioner.cli.kubectl.failing import BadInput, exit_codes
-from provisioner.cli.kubectl.targets import Target, Wish, find_targets
+from provisioner.cli.kubectl.targets import ServerTarget, TargetSelection, find_targets
 from provisioner.cli.rollout.pool_view import EDITOR, needing
 from provisioner.cluster.client import Cluster
 from provisioner.cluster.resources import of
@@ -42,7 +42,7 @@ def move(**options: Any) -> None:
       kubectl provision move -l example.com/rack=r01 --to kubernetes
     """
     with exit_codes():
-        wish = Wish(
+        wish = TargetSelection(
             names=options.pop("nodes"),
             selector=options.pop("selector"),
             pool=options.pop("pool"),
@@ -98,6 +98,6 @@ def describe_move(server: Server, pool: NodePool) -> str:
     return f"moves from NodePool {current} to {pool.name} when its jobs have ended"
 
 
-def _write(cluster: Cluster, target: Target, goal: str, *, dry_run: bool = False) -> None:
+def _write(cluster: Cluster, target: ServerTarget, goal: str, *, dry_run: bool = False) -> None:
     with needing(EDITOR):
         cluster.patch(of(Server), target.name, {"spec": {"nodePoolRef": goal}}, manager=MANAGER, dry_run=dry_run)

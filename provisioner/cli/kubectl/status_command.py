@@ -18,7 +18,7 @@ from provisioner.cli.kubectl.connection import connection_of
 from provisioner.cli.kubectl.failing import exit_codes
 from provisioner.cli.kubectl.moments import ago
 from provisioner.cli.kubectl.printing import clip, output_option, print_objects, table
-from provisioner.cli.kubectl.targets import Target, Wish, find_targets
+from provisioner.cli.kubectl.targets import ServerTarget, TargetSelection, find_targets
 from provisioner.cli.why.maintenance import blocker_words
 from provisioner.cluster.leadership import NoLeader, read_no_leader
 from provisioner.cluster.source import conditions_of, is_true_in
@@ -50,7 +50,9 @@ def status(**options: Any) -> None:
     with exit_codes():
         cluster = connection_of(options).open()
         everything = options["everything"] or not (options["nodes"] or options["selector"] or options["pool"])
-        wish = Wish(names=options["nodes"], selector=options["selector"], pool=options["pool"], everything=everything)
+        wish = TargetSelection(
+            names=options["nodes"], selector=options["selector"], pool=options["pool"], everything=everything
+        )
         targets = find_targets(cluster, wish, for_requests=False)
         maintenances, now = cluster.read_all(Maintenance), datetime.now(UTC)
         no_leader = read_no_leader(cluster, now)
@@ -77,7 +79,7 @@ def status(**options: Any) -> None:
 
 
 def render_status(
-    targets: Sequence[Target],
+    targets: Sequence[ServerTarget],
     maintenances: Sequence[Maintenance],
     now: datetime,
     *,
@@ -103,7 +105,7 @@ def _waits_for(server: Server, current: Maintenance | None, no_leader: NoLeader 
     return f"{no_leader.words}; {words}" if words else no_leader.words
 
 
-def _row(target: Target, current: Maintenance | None, waits: str) -> tuple[str | None, ...]:
+def _row(target: ServerTarget, current: Maintenance | None, waits: str) -> tuple[str | None, ...]:
     s = target.server.status
     return (
         target.name,
@@ -116,7 +118,7 @@ def _row(target: Target, current: Maintenance | None, waits: str) -> tuple[str |
     )
 
 
-def _wide_row(target: Target, current: Maintenance | None, waits: str, now: datetime) -> tuple[str | None, ...]:
+def _wide_row(target: ServerTarget, current: Maintenance | None, waits: str, now: datetime) -> tuple[str | None, ...]:
     server, s = target.server, target.server.status
     since = current.status.started_time or current.metadata.creation_timestamp if current else None
     return (
@@ -163,7 +165,7 @@ def waits_for(server: Server, current: Maintenance | None) -> str:
     return cause.words
 
 
-def _as_json(target: Target, maintenances: Sequence[Maintenance], no_leader: NoLeader | None) -> dict[str, Any]:
+def _as_json(target: ServerTarget, maintenances: Sequence[Maintenance], no_leader: NoLeader | None) -> dict[str, Any]:
     """For programs: the objects as they are, and which Maintenance holds the server."""
     own = [m for m in maintenances if m.spec.server_ref == target.name]
     current = holding_maintenance(own, target.name)

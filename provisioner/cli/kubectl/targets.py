@@ -20,7 +20,7 @@ POOL_LABEL = "provisioner.dev/pool"
 
 
 @dataclass(frozen=True, kw_only=True)
-class Wish:
+class TargetSelection:
     """What the command line says: names, or one of the others."""
 
     names: tuple[str, ...] = ()
@@ -30,7 +30,7 @@ class Wish:
 
 
 @dataclass(frozen=True, kw_only=True)
-class Target:
+class ServerTarget:
     """A server and its Node, as they are now; a server that never joined, or whose Node was deleted, has no Node."""
 
     server: Server
@@ -41,7 +41,9 @@ class Target:
         return self.server.name
 
 
-def find_targets(cluster: Cluster, wish: Wish, *, for_requests: bool, boots: bool = False) -> list[Target]:
+def find_targets(
+    cluster: Cluster, wish: TargetSelection, *, for_requests: bool, boots: bool = False
+) -> list[ServerTarget]:
     """The servers that are meant, by name; each once. Raises: BadInput with every one that cannot be meant.
 
     for_requests: whether something shall be done to them; to be looked at, a server needs no Node and no acceptance.
@@ -61,7 +63,7 @@ def find_targets(cluster: Cluster, wish: Wish, *, for_requests: bool, boots: boo
     return targets
 
 
-def why_not(target: Target, *, boots: bool = False) -> str | None:
+def why_not(target: ServerTarget, *, boots: bool = False) -> str | None:
     """Why nothing can be asked of that server, in words; None if something can."""
     server = target.server
     obstacle = find_unaccepted(server) or (find_without_pool(server, None) if not server.spec.node_pool_ref else None)
@@ -75,7 +77,7 @@ def why_not(target: Target, *, boots: bool = False) -> str | None:
     return None
 
 
-def _check(wish: Wish) -> None:
+def _check(wish: TargetSelection) -> None:
     others = [
         words for words, given in (("-l", wish.selector), ("--pool", wish.pool), ("--all", wish.everything)) if given
     ]
@@ -93,21 +95,21 @@ def _bare(name: str) -> str:
     return rest if slash and kind in ("node", "nodes", "server", "servers", "srv") else name
 
 
-def _read(cluster: Cluster, name: str) -> tuple[Target | None, str | None]:
+def _read(cluster: Cluster, name: str) -> tuple[ServerTarget | None, str | None]:
     node: Mapping[str, Any] | None
     try:
         node = cluster.get(NODES, name)
     except (NotFound, ValueError):
         node = None
     try:
-        return Target(server=cluster.read(Server, name), node=node), None
+        return ServerTarget(server=cluster.read(Server, name), node=node), None
     except (NotFound, ValueError):
         if node is None:
             return None, f"there is no Node and no Server {name}"
         return None, f"Node {name} is not of a Server of the provisioner, which therefore does nothing to it"
 
 
-def _select(cluster: Cluster, wish: Wish, *, for_requests: bool) -> list[Target]:
+def _select(cluster: Cluster, wish: TargetSelection, *, for_requests: bool) -> list[ServerTarget]:
     nodes = {node["metadata"]["name"]: node for node in cluster.list(NODES, label_selector=wish.selector).items}
     servers = [decode(Server, body) for body in cluster.list(of(Server)).items]
     if wish.pool is not None:
@@ -118,6 +120,6 @@ def _select(cluster: Cluster, wish: Wish, *, for_requests: bool) -> list[Target]
         where = " ".join(w for w in (wish.selector and f"-l {wish.selector}", wish.pool and f"--pool {wish.pool}") if w)
         hint = "kubectl get nodes --show-labels" if wish.selector else "kubectl provision status"
         raise BadInput(f"no node is selected by {where or '--all'}", hint=hint)
-    targets = [Target(server=s, node=nodes.get(s.name)) for s in sorted(servers, key=lambda server: server.name)]
+    targets = [ServerTarget(server=s, node=nodes.get(s.name)) for s in sorted(servers, key=lambda server: server.name)]
     # Whom nothing can be asked of was not named by anybody: a selection leaves it out.
     return [target for target in targets if why_not(target) is None] if for_requests else targets

@@ -25,7 +25,7 @@ LEASES_SECONDS: Final = 60.0
 
 
 @dataclass
-class Watched:
+class WatchedMaintenance:
     """One Maintenance, and what was told of it already."""
 
     server: str
@@ -77,7 +77,7 @@ def wait_for(
 
     An API server that is away is waited for. Who presses Control-C leaves the request as it is, and is told so.
     """
-    watched = [Watched(f.server, f.maintenance.name, f.requestor.action) for f in filed]
+    watched = [WatchedMaintenance(f.server, f.maintenance.name, f.requestor.action) for f in filed]
     deadline = None if timeout_seconds is None else monotonic() + timeout_seconds
     read_leases_at = monotonic()
     try:
@@ -108,7 +108,7 @@ def wait_for(
         return 130
 
 
-def _look(cluster: Cluster, each: Watched) -> None:
+def _look(cluster: Cluster, each: WatchedMaintenance) -> None:
     try:
         m = cluster.read(Maintenance, each.name)
     except NotFound:

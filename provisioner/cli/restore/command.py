@@ -11,7 +11,7 @@ from provisioner.api import Maintenance, NodePool, Server
 from provisioner.api.errors import NeedsHuman
 from provisioner.cli import printer
 from provisioner.cli.options import kubeconfig_option
-from provisioner.cli.restore.review import Finding, Past, denied_credentials, review
+from provisioner.cli.restore.review import Past, ReviewFinding, denied_credentials, review
 from provisioner.cluster.client import BUSY_SECONDS, Cluster, Object
 from provisioner.cluster.resources import CSRS, LEASES, NODE_LEASES, NODES, SECRETS, of
 from provisioner.join.certificates.request import trim_request
@@ -99,7 +99,7 @@ def _metadata(secret: Object) -> Object:
     return {"metadata": secret["metadata"]}
 
 
-def _shown(finding: Finding, most: int | None) -> str:
+def _shown(finding: ReviewFinding, most: int | None) -> str:
     lines = [f"{len(finding.lines)} {finding.title}", *(f"    {line}" for line in finding.lines[:most])]
     if most is not None and len(finding.lines) > most:
         lines.append(f"    … {len(finding.lines) - most} more: --all")

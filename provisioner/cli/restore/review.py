@@ -42,7 +42,7 @@ class Past:
 
 
 @dataclass(frozen=True)
-class Finding:
+class ReviewFinding:
     """One thing that several objects have in common. `lines`: one for each of them. `remedy`: commands and words."""
 
     title: str
@@ -50,7 +50,7 @@ class Finding:
     remedy: str
 
 
-def review(past: Past, now: datetime) -> list[Finding]:
+def review(past: Past, now: datetime) -> list[ReviewFinding]:
     """What to see to, in the order in which it is done. Nothing where the snapshot is as good as the present."""
     kinds = (
         (_tokens(past), "bootstrap tokens that are valid again", _DELETE_TOKENS),
@@ -67,7 +67,7 @@ def review(past: Past, now: datetime) -> list[Finding]:
         (_open(past), "Maintenances that had not ended at the snapshot", _CANCEL),
         (_rolling(past), "rollouts that were under way at the snapshot", _PAUSE),
     )
-    return [Finding(title, found, remedy) for lines, title, remedy in kinds if (found := tuple(lines))]
+    return [ReviewFinding(title, found, remedy) for lines, title, remedy in kinds if (found := tuple(lines))]
 
 
 _DELETE_TOKENS: Final = f"kubectl -n kube-system delete secret -l {SERVER_LABEL}"

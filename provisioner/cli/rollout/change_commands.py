@@ -24,7 +24,7 @@ from provisioner.cli.rollout.pool_view import EDITOR, PoolView, find_image, need
 from provisioner.cluster.client import Cluster
 from provisioner.cluster.resources import of
 
-Decide = Callable[[Cluster, PoolView], changes.Change]
+Decide = Callable[[Cluster, PoolView], changes.PoolChange]
 
 MANAGER: Final = "kubectl-provision"
 ATTEMPTS: Final = 5
@@ -49,7 +49,7 @@ def start(**options: Any) -> None:
     """
     image = options.pop("image")
 
-    def decide(cluster: Cluster, view: PoolView) -> changes.Change:
+    def decide(cluster: Cluster, view: PoolView) -> changes.PoolChange:
         return changes.begin(view, image, find_image(cluster, image))
 
     _carry_out(options, decide)
@@ -101,7 +101,7 @@ def undo(**options: Any) -> None:
     """
     named = options.pop("image")
 
-    def decide(cluster: Cluster, view: PoolView) -> changes.Change:
+    def decide(cluster: Cluster, view: PoolView) -> changes.PoolChange:
         image = named or changes.find_way_back(view.pool)
         if image is None:
             raise BadInput(
@@ -135,7 +135,9 @@ def _carry_out(options: dict[str, Any], decide: Decide) -> None:
                 sys.exit(code)
 
 
-def write_change(cluster: Cluster, name: str, decide: Decide, *, yes: bool) -> tuple[Mapping[str, Any], changes.Change]:
+def write_change(
+    cluster: Cluster, name: str, decide: Decide, *, yes: bool
+) -> tuple[Mapping[str, Any], changes.PoolChange]:
     """The pool, and what was changed of it; nothing if it is so already. Raises: BadInput, Refused; Conflict."""
     for attempt in range(ATTEMPTS):
         body = read_pool_body(cluster, name)
@@ -162,7 +164,7 @@ def _ask(question: str) -> None:
         raise BadInput("nothing was changed", hint="kubectl provision rollout undo goes back")
 
 
-def _show(body: Mapping[str, Any], change: changes.Change, form: str | None) -> None:
+def _show(body: Mapping[str, Any], change: changes.PoolChange, form: str | None) -> None:
     name = body["metadata"]["name"]
     if form in ("json", "yaml"):
         print_objects([body], form)

@@ -16,7 +16,7 @@ from provisioner.cli.kubectl.moments import span
 from provisioner.cli.rollout.pool_view import PoolView, with_image
 from provisioner.cli.rollout.screen import failed_of
 from provisioner.rollout.course import set_course
-from provisioner.rollout.standing import Standing
+from provisioner.rollout.standing import MemberFacts
 from provisioner.rollout.wait import count_left
 from provisioner.rules.bootability import PUBLISH, find_distrusted
 
@@ -26,7 +26,7 @@ RETRIED: Final = "/spec/upgradeStrategy/retriedTime"
 
 
 @dataclass(frozen=True, kw_only=True)
-class Change:
+class PoolChange:
     """fields: what is written, by JSON pointer; nothing if it is so already. words: what is told, the first line first.
     question: what a person is asked before; None if nobody needs to be."""
 
@@ -35,7 +35,7 @@ class Change:
     question: str | None = None
 
 
-def check_image(pool: NodePool, name: str, image: Image | None, standings: Iterable[Standing]) -> None:
+def check_image(pool: NodePool, name: str, image: Image | None, standings: Iterable[MemberFacts]) -> None:
     """Raises: BadInput for an Image that nobody could boot."""
     unchanged = f"NodePool {pool.name} is not changed"
     if image is None:
@@ -60,7 +60,7 @@ def check_image(pool: NodePool, name: str, image: Image | None, standings: Itera
         )
 
 
-def begin(view: PoolView, name: str, image: Image | None) -> Change:
+def begin(view: PoolView, name: str, image: Image | None) -> PoolChange:
     """The pool shall run that image, and its rollout is not paused. Raises: BadInput."""
     pool = view.pool
     check_image(pool, name, image, view.standings.values())
@@ -75,10 +75,10 @@ def begin(view: PoolView, name: str, image: Image | None) -> Change:
     words += [f"first: {_first(wanted)}", *_held_back(wanted)]
     if PAUSED in fields:
         words.append("it was paused, and is not any more")
-    return Change(words=tuple(words), fields=fields)
+    return PoolChange(words=tuple(words), fields=fields)
 
 
-def _again(view: PoolView, fields: Mapping[str, Any]) -> Change:
+def _again(view: PoolView, fields: Mapping[str, Any]) -> PoolChange:
     pool, rollout = view.pool, view.rollout
     words = [f"wants Image {pool.spec.image_ref} already"]
     if fields:
@@ -89,13 +89,13 @@ def _again(view: PoolView, fields: Mapping[str, Any]) -> Change:
         words.append(f"its rollout stopped: {rollout.stopped.message}")
     elif rollout is not None and rollout.message and not fields:
         words.append(rollout.message)
-    return Change(words=tuple(words), fields=fields)
+    return PoolChange(words=tuple(words), fields=fields)
 
 
-def pause(view: PoolView) -> Change:
+def pause(view: PoolView) -> PoolChange:
     """No further server begins."""
     if view.pool.spec.upgrade_strategy.paused:
-        return Change(words=("is paused already",))
+        return PoolChange(words=("is paused already",))
     on_their_way = view.named("Updating")
     words = ["is paused: no further server begins"]
     if on_their_way:
@@ -103,10 +103,10 @@ def pause(view: PoolView) -> Change:
         words.append(f"{names}: on the way already, and to its end")
     if view.rollout is None or view.rollout.completed_time is not None:
         words.append("no rollout is under way; one that begins by a change of spec.imageRef waits")
-    return Change(words=tuple(words), fields={PAUSED: True})
+    return PoolChange(words=tuple(words), fields={PAUSED: True})
 
 
-def resume(view: PoolView) -> Change:
+def resume(view: PoolView) -> PoolChange:
     """The rollout goes on; what failed is tried again, if it stopped for that."""
     strategy, rollout = view.pool.spec.upgrade_strategy, view.rollout
     fields: dict[str, Any] = {PAUSED: False} if strategy.paused else {}
@@ -114,7 +114,7 @@ def resume(view: PoolView) -> Change:
     failed = failed_of(view)
     if stopped is None and (strategy.paused or not failed):
         said = "goes on" if fields else "is neither paused nor stopped"
-        return Change(words=(said, *_held_back(view), *_keep_their_places(failed)), fields=fields)
+        return PoolChange(words=(said, *_held_back(view), *_keep_their_places(failed)), fields=fields)
     latest = [failure.time for failure in (s.failure for s in failed) if failure is not None]
     latest += [stopped.time] if stopped is not None else []
     moment = max([view.now, *(parse_time(time) + timedelta(seconds=1) for time in latest)])
@@ -123,10 +123,10 @@ def resume(view: PoolView) -> Change:
     names = some([standing.server.name for standing in failed]) if failed else "nothing"
     reason = f" ({stopped.reason})" if stopped is not None else ""
     question = f"NodePool {view.pool.name} stopped{reason}: try {names} again with Image {view.pool.spec.image_ref}?"
-    return Change(words=words, fields=fields, question=question)
+    return PoolChange(words=words, fields=fields, question=question)
 
 
-def _tried_again(failed: Iterable[Standing]) -> Iterable[str]:
+def _tried_again(failed: Iterable[MemberFacts]) -> Iterable[str]:
     for standing in failed:
         name = standing.server.name
         if standing.in_use:
@@ -135,7 +135,7 @@ def _tried_again(failed: Iterable[Standing]) -> Iterable[str]:
             yield f"{name} is out of use and counts until it is back: kubectl provision why {name}"
 
 
-def _keep_their_places(failed: Iterable[Standing]) -> Iterable[str]:
+def _keep_their_places(failed: Iterable[MemberFacts]) -> Iterable[str]:
     names = [standing.server.name for standing in failed]
     if names:
         yield f"{some(names)} failed, and counts as out of use until a person decides: resume once more tries it again"
@@ -150,7 +150,7 @@ def find_way_back(pool: NodePool) -> str | None:
     return next((name for name in completed if name != wanted), None)
 
 
-def undo(view: PoolView, name: str, image: Image | None) -> Change:
+def undo(view: PoolView, name: str, image: Image | None) -> PoolChange:
     """The pool shall run that image, which it had before. Raises: BadInput."""
     pool = view.pool
     if pool.spec.image_ref == name:
@@ -174,10 +174,10 @@ def undo(view: PoolView, name: str, image: Image | None) -> Change:
         )
     if PAUSED in fields:
         words.append("it was paused, and is not any more")
-    return Change(words=(*words, *_held_back(back)), fields=fields)
+    return PoolChange(words=(*words, *_held_back(back)), fields=fields)
 
 
-def _count(standings: Iterable[Standing]) -> str:
+def _count(standings: Iterable[MemberFacts]) -> str:
     return quantity(len(list(standings)), "server has", "servers have")
 
 

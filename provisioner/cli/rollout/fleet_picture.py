@@ -12,7 +12,7 @@ from provisioner.api.wording import quantity
 from provisioner.cli.kubectl.printing import clip, plain
 from provisioner.cli.rollout.pool_view import PoolView
 from provisioner.cli.rollout.screen import LOOKS, count_looks, count_words, headline, state_of
-from provisioner.rollout.standing import Standing
+from provisioner.rollout.standing import MemberFacts
 
 LEGEND: Final = "   ".join(f"{look.mark} {look.word}" for look in LOOKS.values())
 NO_RACK: Final = "-"
@@ -34,7 +34,7 @@ def draw_fleet(view: PoolView, columns: int, rows: int, *, colour: bool) -> str:
     return "\n".join(shown[:rows]) + "\n"
 
 
-def _racks(standings: Sequence[Standing], columns: int, room: int, *, colour: bool) -> tuple[list[str], int]:
+def _racks(standings: Sequence[MemberFacts], columns: int, room: int, *, colour: bool) -> tuple[list[str], int]:
     """The lines, and how many servers found no room."""
     by_rack = sorted(standings, key=lambda s: (s.server.spec.rack_ref or NO_RACK, s.server.name))
     racks = [(rack, list(own)) for rack, own in groupby(by_rack, lambda s: s.server.spec.rack_ref or NO_RACK)]
@@ -53,7 +53,7 @@ def _racks(standings: Sequence[Standing], columns: int, room: int, *, colour: bo
     return lines, left
 
 
-def _marks(standings: Iterable[Standing], *, colour: bool) -> str:
+def _marks(standings: Iterable[MemberFacts], *, colour: bool) -> str:
     looks = [LOOKS[state_of(standing)] for standing in standings]
     if not colour:
         return "".join(look.mark for look in looks)

@@ -13,9 +13,9 @@ from provisioner.api.wording import quantity, some
 from provisioner.cli.kubectl.moments import ago, span
 from provisioner.cli.kubectl.printing import WIDTH, clip, screen, table
 from provisioner.cli.rollout.planning import Proposal
-from provisioner.rollout.forecast import Move, Part
+from provisioner.rollout.forecast import ForecastMove, ForecastStage
 from provisioner.rollout.members import NOT_KNOWN
-from provisioner.rollout.wait import Wait, but_for
+from provisioner.rollout.wait import MemberWait, but_for
 
 SHOWN: Final = 30
 SHOWN_STAYS: Final = 10
@@ -70,7 +70,7 @@ def _stages(proposal: Proposal) -> Iterable[str]:
         yield f"{_name(part, proposal)}: {quantity(part.servers, 'server')}; begins {begins}, is over {over}"
 
 
-def _name(part: Part | Move, proposal: Proposal) -> str:
+def _name(part: ForecastStage | ForecastMove, proposal: Proposal) -> str:
     if part.stage in ("Canary", "CanarySoak"):
         return "canary"
     waves = proposal.view.pool.spec.upgrade_strategy.waves
@@ -117,7 +117,7 @@ def _costs(proposal: Proposal) -> Iterable[str]:
     yield f"{words}, at most {_most_at_once(moves)} at once"
 
 
-def _most_at_once(moves: Iterable[Move]) -> int:
+def _most_at_once(moves: Iterable[ForecastMove]) -> int:
     steps = sorted((moment, change) for m in moves for moment, change in ((m.begins, 1), (m.ends, -1)))
     most = now = 0
     for _, change in steps:
@@ -141,7 +141,7 @@ def _stays(proposal: Proposal) -> Iterable[str]:
         yield f"and others for {quantity(len(by_words) - SHOWN_STAYS, 'more reason')}"
 
 
-def _why_it_stays(name: str, wait: Wait) -> str:
+def _why_it_stays(name: str, wait: MemberWait) -> str:
     if NOT_KNOWN in wait.jobs:
         return NOT_KNOWN
     if wait.reason == "Job":

@@ -23,10 +23,10 @@ from provisioner.jobs.cluster_workloads import ClusterWorkloads
 from provisioner.jobs.pods import NOT_OVER, trim_pod
 from provisioner.jobs.work import Work, Workloads
 from provisioner.rollout.course import Course, count_states, set_course, stop_at_failures
-from provisioner.rollout.fleet import Fleet, Occupancy
+from provisioner.rollout.fleet import Occupancy, PoolSnapshot
 from provisioner.rollout.forecast import Forecast, make_forecast
 from provisioner.rollout.members import began_at, make_fleet, occupancy_of, widths_of
-from provisioner.rollout.standing import Standing
+from provisioner.rollout.standing import MemberFacts
 
 JOB_VIEWER: Final = "provisioner-job-viewer"
 
@@ -37,7 +37,7 @@ class Proposal:
 
     view: PoolView
     course: Course
-    fleet: Fleet
+    fleet: PoolSnapshot
     forecast: Forecast
     unknown: tuple[str, ...] = ()
 
@@ -74,7 +74,7 @@ def propose(view: PoolView, workloads: Workloads, now: datetime) -> Proposal:
 
 
 def _look_at_jobs(
-    pool: NodePool, standings: Mapping[str, Standing], workloads: Workloads, began: datetime, now: datetime
+    pool: NodePool, standings: Mapping[str, MemberFacts], workloads: Workloads, began: datetime, now: datetime
 ) -> tuple[dict[str, Occupancy | None], dict[str, int], tuple[str, ...]]:
     """What runs on servers whose turn may come, how wide their jobs are, and what is not known."""
     runs: dict[str, Occupancy | None] = {}

@@ -19,7 +19,7 @@ from provisioner.cluster.resources import NODES, of
 from provisioner.join.node_object import trim_node
 from provisioner.rollout.borrowed import Lending, lending_of
 from provisioner.rollout.members import is_member, order_of, retried_moment
-from provisioner.rollout.standing import Standing, judge_standing, read_sign, target_of
+from provisioner.rollout.standing import MemberFacts, judge_standing, read_sign, target_of
 from provisioner.rules.assigned_image import is_observed
 
 VIEWER: Final = "provisioner-viewer"
@@ -33,7 +33,7 @@ class PoolView:
 
     pool: NodePool
     image: Image | None
-    standings: Mapping[str, Standing]
+    standings: Mapping[str, MemberFacts]
     nodes: Mapping[str, Mapping[str, Any]]
     maintenances: Mapping[str, Sequence[Maintenance]]
     now: datetime
@@ -53,7 +53,7 @@ class PoolView:
         """The one that holds the server."""
         return holding_maintenance(self.maintenances.get(server, ()), server)
 
-    def named(self, *states: str) -> list[Standing]:
+    def named(self, *states: str) -> list[MemberFacts]:
         """The servers that stand so."""
         return [standing for standing in self.standings.values() if standing.state in states]
 

@@ -23,7 +23,7 @@ from provisioner.cli.kubectl.moments import ago
 from provisioner.cli.kubectl.printing import clip, plain, screen, table
 from provisioner.cli.kubectl.status_command import waits_for
 from provisioner.cli.rollout.pool_view import PoolView
-from provisioner.rollout.standing import Standing
+from provisioner.rollout.standing import MemberFacts
 from provisioner.rollout.wait import WAIT_WORDS
 
 BAR: Final = 60
@@ -36,7 +36,7 @@ HEADER: Final = ("SERVER", "STATE", "RUNS", "ASSIGNED", "MAINTENANCE", "WAITS-FO
 
 
 @dataclass(frozen=True)
-class Look:
+class Appearance:
     """How a state is shown: in words, of several servers, in one character, and in colour."""
 
     word: str
@@ -45,27 +45,27 @@ class Look:
     colour: str
 
 
-LOOKS: Final[Mapping[str, Look]] = {
-    "Updated": Look("updated", "updated", "#", "green"),
-    "Updating": Look("on its way", "on their way", ">", "yellow"),
-    "Outdated": Look("waits", "wait", ".", "blue"),
-    "Excluded": Look("left alone", "left alone", "x", "magenta"),
-    "Failed": Look("failed", "failed", "!", "red"),
-    "Down": Look("out of use", "out of use", "-", "white"),
-    "Absent": Look("not joined", "not joined", "_", "white"),
+LOOKS: Final[Mapping[str, Appearance]] = {
+    "Updated": Appearance("updated", "updated", "#", "green"),
+    "Updating": Appearance("on its way", "on their way", ">", "yellow"),
+    "Outdated": Appearance("waits", "wait", ".", "blue"),
+    "Excluded": Appearance("left alone", "left alone", "x", "magenta"),
+    "Failed": Appearance("failed", "failed", "!", "red"),
+    "Down": Appearance("out of use", "out of use", "-", "white"),
+    "Absent": Appearance("not joined", "not joined", "_", "white"),
 }
 """By what `state_of` says, in the order of the bar."""
 ORDER: Final = ("Failed", "Updating", "Outdated", "Down", "Absent", "Excluded", "Updated")
 
 
-def state_of(standing: Standing) -> str:
+def state_of(standing: MemberFacts) -> str:
     """What the eye needs: one of `LOOKS`."""
     if standing.is_told:
         return "Updating"
     return "Excluded" if standing.excluded is not None else standing.state
 
 
-def count_looks(standings: Iterable[Standing]) -> Counter[str]:
+def count_looks(standings: Iterable[MemberFacts]) -> Counter[str]:
     return Counter(state_of(standing) for standing in standings)
 
 
@@ -208,7 +208,7 @@ def _end(text: str | None, view: PoolView) -> str:
     return f"and it ends in {ago(end, view.now)} at the latest"
 
 
-def failed_of(view: PoolView) -> list[Standing]:
+def failed_of(view: PoolView) -> list[MemberFacts]:
     return view.named("Failed")
 
 
@@ -264,7 +264,7 @@ def _table(view: PoolView, *, everything: bool) -> str:
     return table(HEADER, rows) + tail
 
 
-def server_row(view: PoolView, standing: Standing) -> tuple[str | None, ...]:
+def server_row(view: PoolView, standing: MemberFacts) -> tuple[str | None, ...]:
     """One server: where it stands, what it runs and boots next, what is done to it, and what that waits for."""
     status, name = standing.server.status, standing.server.name
     current = view.maintenance_of(name)
@@ -279,7 +279,7 @@ def server_row(view: PoolView, standing: Standing) -> tuple[str | None, ...]:
     )
 
 
-def server_waits(view: PoolView, standing: Standing) -> str:
+def server_waits(view: PoolView, standing: MemberFacts) -> str:
     """In words what this one server waits for; nothing where it waits for nothing."""
     current = view.maintenance_of(standing.server.name)
     if standing.state == "Failed" and standing.failure is not None:
@@ -291,5 +291,5 @@ def server_waits(view: PoolView, standing: Standing) -> str:
     return waits_for(standing.server, current) or _pool_words(view.rollout, standing)
 
 
-def _pool_words(rollout: RolloutStatus | None, standing: Standing) -> str:
+def _pool_words(rollout: RolloutStatus | None, standing: MemberFacts) -> str:
     return rollout.message if rollout is not None and standing.state == "Outdated" else ""

@@ -43,7 +43,7 @@ def authorizer(
     """
     from provisioner.cli.service.listening import listen_at, serve_health
     from provisioner.cluster.client import Cluster
-    from provisioner.cluster.health.checks import Check, Verdict, ill, well
+    from provisioner.cluster.health.checks import Check, HealthVerdict, ill, well
     from provisioner.cluster.informer import Informer
     from provisioner.cluster.resources import CREDENTIALS, ROLES
     from provisioner.join.credentials.review import CredentialList
@@ -59,10 +59,10 @@ def authorizer(
     answering = threading.Thread(target=server.serve_forever, name="authorizer", daemon=True)
     answering.start()
 
-    def follows() -> Verdict:
+    def follows() -> HealthVerdict:
         return ill("the thread that follows the list has ended") if roles.is_dead else well()
 
-    def is_fresh() -> Verdict:
+    def is_fresh() -> HealthVerdict:
         stale = listed.why_not_fresh()
         return ill(stale) if stale is not None else well()
 

@@ -10,7 +10,7 @@ from typing import Final
 import structlog
 
 from provisioner.api.errors import Forbidden, ProvisionerError
-from provisioner.cli.service.groups import GROUPS, Surroundings, account_of
+from provisioner.cli.service.groups import GROUPS, GroupContext, account_of
 from provisioner.cli.service.informers import SharedInformers
 from provisioner.cluster.client import Cluster
 from provisioner.cluster.controller import Controller
@@ -48,7 +48,7 @@ def run_controllers(
     if clients is None:
         return
     informers = SharedInformers(cluster)
-    shared = Surroundings(
+    shared = GroupContext(
         informers=informers,
         clock=clock,
         boot_url=boot_url,

@@ -15,7 +15,7 @@ from provisioner.cli.options import kubeconfig_option
 from provisioner.cluster.client import BUSY_SECONDS, Cluster
 from provisioner.cluster.resources import CRDS
 from provisioner.cluster.storage_migration import (
-    Progress,
+    MigrationProgress,
     migrate,
     needs_migration,
     read_begun,
@@ -83,7 +83,7 @@ class _Bar:
     def __init__(self, bar: shown.Progress) -> None:
         self._bar, self._begun = bar, False
 
-    def __call__(self, progress: Progress) -> None:
+    def __call__(self, progress: MigrationProgress) -> None:
         if not self._begun:
             self._begun = True
             self._bar.begin(f"{progress.crd}: writing as {progress.version}", progress.total)

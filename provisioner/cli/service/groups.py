@@ -40,7 +40,7 @@ from provisioner.rollout.informers import RolloutInformers
 
 
 @dataclass(frozen=True, kw_only=True)
-class Surroundings:
+class GroupContext:
     """What the groups of a process share. `stop` ends their leadership. slurm: None if each asks for itself."""
 
     informers: SharedInformers
@@ -57,13 +57,13 @@ def account_of(group: str) -> str:
     return f"system:serviceaccount:{SYSTEM}:provisioner-{group}"
 
 
-def _inventory(cluster: Cluster, events: Events, shared: Surroundings) -> list[Controller]:
+def _inventory(cluster: Cluster, events: Events, shared: GroupContext) -> list[Controller]:
     caches = shared.informers
     follow = InventoryInformers(racks=caches.racks, servers=caches.servers, address_blocks=caches.blocks)
     return build_inventory_controllers(cluster, follow, events, shared.clock)
 
 
-def _orders(cluster: Cluster, events: Events, shared: Surroundings) -> list[Controller]:
+def _orders(cluster: Cluster, events: Events, shared: GroupContext) -> list[Controller]:
     caches = shared.informers
     follow = BootInformers(
         servers=caches.servers,
@@ -80,7 +80,7 @@ def _orders(cluster: Cluster, events: Events, shared: Surroundings) -> list[Cont
     ]
 
 
-def _join(cluster: Cluster, events: Events, shared: Surroundings) -> list[Controller]:
+def _join(cluster: Cluster, events: Events, shared: GroupContext) -> list[Controller]:
     caches = shared.informers
     follow = NodeInformers(
         servers=caches.servers, node_pools=caches.pools, racks=caches.racks, nodes=caches.nodes
@@ -88,7 +88,7 @@ def _join(cluster: Cluster, events: Events, shared: Surroundings) -> list[Contro
     return build_node_controllers(cluster, follow, events, shared.clock)
 
 
-def _approver(cluster: Cluster, events: Events, shared: Surroundings) -> list[Controller]:
+def _approver(cluster: Cluster, events: Events, shared: GroupContext) -> list[Controller]:
     caches = shared.informers
     follow = CertificateInformers(
         servers=caches.servers,
@@ -100,7 +100,7 @@ def _approver(cluster: Cluster, events: Events, shared: Surroundings) -> list[Co
     return build_certificate_controllers(cluster, follow, events, shared.clock)
 
 
-def _health(cluster: Cluster, events: Events, shared: Surroundings) -> list[Controller]:
+def _health(cluster: Cluster, events: Events, shared: GroupContext) -> list[Controller]:
     caches = shared.informers
     follow = HealthInformers(
         servers=caches.servers,
@@ -116,7 +116,7 @@ def _health(cluster: Cluster, events: Events, shared: Surroundings) -> list[Cont
     return build_health_controllers(cluster, follow, events, shared.clock)
 
 
-def _maintenance(cluster: Cluster, events: Events, shared: Surroundings) -> list[Controller]:
+def _maintenance(cluster: Cluster, events: Events, shared: GroupContext) -> list[Controller]:
     caches = shared.informers
     follow = MaintenanceInformers(
         servers=caches.servers,
@@ -135,7 +135,7 @@ def _maintenance(cluster: Cluster, events: Events, shared: Surroundings) -> list
     )
 
 
-def _rollout(cluster: Cluster, events: Events, shared: Surroundings) -> list[Controller]:
+def _rollout(cluster: Cluster, events: Events, shared: GroupContext) -> list[Controller]:
     caches = shared.informers
     follow = RolloutInformers(
         servers=caches.servers,
@@ -159,7 +159,7 @@ def _rollout(cluster: Cluster, events: Events, shared: Surroundings) -> list[Con
     return build_rollout_controllers(cluster, follow, workloads, events, shared.clock, user=account_of("rollout"))
 
 
-def _power(cluster: Cluster, events: Events, shared: Surroundings) -> list[Controller]:
+def _power(cluster: Cluster, events: Events, shared: GroupContext) -> list[Controller]:
     tftp = f"{shared.boot_url.rstrip('/')}/tftp"
     settings = PowerSettings(
         poll_seconds=shared.power_poll_seconds,
@@ -171,7 +171,7 @@ def _power(cluster: Cluster, events: Events, shared: Surroundings) -> list[Contr
     return build_power_controllers(cluster, servers, events, settings, now=shared.clock, pool=pool, stop=shared.stop)
 
 
-def _network(cluster: Cluster, events: Events, shared: Surroundings) -> list[Controller]:
+def _network(cluster: Cluster, events: Events, shared: GroupContext) -> list[Controller]:
     caches = shared.informers
     follow = NetworkInformers(
         servers=caches.servers,
@@ -187,7 +187,7 @@ def _network(cluster: Cluster, events: Events, shared: Surroundings) -> list[Con
     return build_network_controllers(cluster, follow, events, shared.clock)
 
 
-def _infiniband(cluster: Cluster, events: Events, shared: Surroundings) -> list[Controller]:
+def _infiniband(cluster: Cluster, events: Events, shared: GroupContext) -> list[Controller]:
     caches = shared.informers
     follow = InfiniBandInformers(
         vpcs=caches.vpcs,
@@ -203,7 +203,7 @@ def _infiniband(cluster: Cluster, events: Events, shared: Surroundings) -> list[
     return build_infiniband_controllers(cluster, follow, events, shared.clock, connections=connections)
 
 
-GROUPS: Final[Mapping[str, Callable[[Cluster, Events, Surroundings], list[Controller]]]] = {
+GROUPS: Final[Mapping[str, Callable[[Cluster, Events, GroupContext], list[Controller]]]] = {
     "inventory": _inventory,
     "orders": _orders,
     "join": _join,

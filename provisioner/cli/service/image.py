@@ -20,7 +20,7 @@ from provisioner.cli.service.image_keys import keys
 from provisioner.cli.service.image_registry import pull, push
 from provisioner.cli.service.image_trust import revoke, sign
 from provisioner.cli.service.image_uki import uki
-from provisioner.image.build import PHASES, Request, build_image
+from provisioner.image.build import PHASES, BuildRequest, build_image
 from provisioner.image.containerd.archive import parse_pinned
 from provisioner.image.driver.plan import plan_driver
 from provisioner.image.driver.sign import generate_module_key, read_module_key, write_module_key
@@ -129,7 +129,7 @@ def build(
         driver = plan_driver(recipe.driver, choices) if recipe.driver else []
         printer.show(describe([bootstrap_command(recipe, choices, Path("root")), *driver]))
         return
-    request = Request(
+    request = BuildRequest(
         recipe=recipe,
         choices=choices,
         ingredients=Ingredients(

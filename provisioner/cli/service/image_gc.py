@@ -15,7 +15,7 @@ from provisioner.cli.options import kubeconfig_option
 from provisioner.cli.service.registry_options import access_of, opened, registry_options
 
 if TYPE_CHECKING:
-    from provisioner.image.retention.collect import Plan
+    from provisioner.image.retention.collect import CollectionPlan
 
 _FOLDER = click.Path(path_type=Path, file_okay=False)
 
@@ -81,12 +81,12 @@ def gc(
     printer.say("done")
 
 
-def _show(plan: Plan) -> None:
+def _show(plan: CollectionPlan) -> None:
     for line in lines(plan):
         printer.say(line)
 
 
-def lines(plan: Plan) -> Iterator[str]:
+def lines(plan: CollectionPlan) -> Iterator[str]:
     """What becomes of each image, and why, a line each."""
     width = max((len(fate.label) for fate in plan.fates), default=5)
     for fate in plan.fates:

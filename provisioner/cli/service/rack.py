@@ -20,11 +20,11 @@ from provisioner.cli.options import kubeconfig_option
 from provisioner.cli.progress import Progress
 from provisioner.cli.service.rack_leaves import export, retire
 from provisioner.cluster.client import Cluster
-from provisioner.inventory.lists.entries import BadPackingList, Entry, Origin, PackingList
+from provisioner.inventory.lists.entries import BadPackingList, ListEntry, Origin, PackingList
 from provisioner.inventory.lists.headers import field_of, known_headers
 from provisioner.inventory.lists.packing_list import read_packing_list
-from provisioner.inventory.register import Change, Step
-from provisioner.inventory.registrar import Outcome, carry_out, plan_registration
+from provisioner.inventory.register import FieldChange, RegistrationStep
+from provisioner.inventory.registrar import RegistrationOutcome, carry_out, plan_registration
 
 EXIT_FAILED = 1
 EXIT_BAD_INPUT = 2
@@ -210,7 +210,7 @@ def _read_columns(given: tuple[str, ...], file: Path | None) -> dict[str, str]:
 
 
 def _with_rack(packing_list: PackingList, name: str, subnet: dict[str, Any]) -> PackingList:
-    rack = Entry(
+    rack = ListEntry(
         kind=Rack.KIND.kind, name=name, spec={"subnets": [subnet]}, origin=Origin("--subnet"), create_only=True
     )
     return dataclasses.replace(packing_list, entries=(rack, *packing_list.entries))
@@ -232,7 +232,7 @@ def _show_mistakes(bad: BadPackingList, output: str) -> None:
     printer.say(f"{quantity(len(bad.mistakes), 'mistake')}; nothing was registered", err=True)
 
 
-def _show_text(outcome: Outcome, notes: tuple[str, ...], dry_run: bool) -> None:
+def _show_text(outcome: RegistrationOutcome, notes: tuple[str, ...], dry_run: bool) -> None:
     for step in outcome.steps:
         printer.say(*_lines(step))
     for note in notes:
@@ -248,7 +248,7 @@ def _show_text(outcome: Outcome, notes: tuple[str, ...], dry_run: bool) -> None:
     printer.say(f"{written} written, {len(outcome.failures)} failed, {unchanged}")
 
 
-def _lines(step: Step) -> list[str]:
+def _lines(step: RegistrationStep) -> list[str]:
     """A line for the object; below it, for an update, one for each field that changes."""
     head = f"{_MARKS[step.action]} {step.kind} {step.name}"
     if step.action == "create":
@@ -258,7 +258,7 @@ def _lines(step: Step) -> list[str]:
     return [head, *(f"    {_change(change)}" for change in step.changes)]
 
 
-def _change(change: Change) -> str:
+def _change(change: FieldChange) -> str:
     return f"{change.field}: {_shown(change.before)} -> {_shown(change.after)}"
 
 
@@ -268,7 +268,7 @@ def _shown(value: Any) -> str:
     return value if isinstance(value, str) else json.dumps(value)
 
 
-def _show_json(outcome: Outcome, notes: tuple[str, ...], dry_run: bool) -> None:
+def _show_json(outcome: RegistrationOutcome, notes: tuple[str, ...], dry_run: bool) -> None:
     told = [*((step, None) for step in outcome.steps), *((f.step, str(f.error)) for f in outcome.failures)]
     steps = [
         {

@@ -18,7 +18,7 @@ from provisioner.cli.options import kubeconfig_option
 from provisioner.cluster.client import BUSY_SECONDS, Cluster, Object
 from provisioner.cluster.resources import BMC_SECRETS, NODES, SECRETS, ResourceType, of
 from provisioner.cluster.source import is_true_in
-from provisioner.inventory.retire import Contents, Deletion, claims_of, deletions, obstacles, portable
+from provisioner.inventory.retire import Deletion, RackContents, claims_of, deletions, obstacles, portable
 
 _TYPES: Final[dict[str, ResourceType]] = {
     "Maintenance": of(Maintenance),
@@ -93,7 +93,7 @@ def _connect(kubeconfig: Path | None) -> Cluster:
     return Cluster.connect(kubeconfig, user_agent="provisioner-rack", busy_seconds=BUSY_SECONDS)
 
 
-def _read(cluster: Cluster, name: str) -> Contents:
+def _read(cluster: Cluster, name: str) -> RackContents:
     """Raises: NotFound without the rack."""
     rack = cluster.read(Rack, name)
     servers = cluster.read_all(Server)
@@ -104,7 +104,7 @@ def _read(cluster: Cluster, name: str) -> Contents:
     nodes = cluster.list(NODES).items
     # A DPU goes before the server that it sits in, as names of Servers: r01-u01-dpu names r01-u01.
     own = sorted((s for s in servers if s.spec.rack_ref == name), key=lambda s: (s.spec.dpu is None, s.name))
-    return Contents(
+    return RackContents(
         rack=rack,
         servers=tuple(own),
         others=tuple(server for server in servers if server.spec.rack_ref != name),

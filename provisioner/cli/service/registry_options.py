@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 import click
 
 if TYPE_CHECKING:
-    from provisioner.image.registry.access import Access
+    from provisioner.image.registry.access import RegistryAccess
     from provisioner.image.registry.client import Registry
     from provisioner.image.registry.reference import Repository
 
@@ -53,7 +53,7 @@ def access_of(
     registry_ca: Path | None,
     registry_plain_http: bool,
     registry_token_hosts: tuple[str, ...],
-) -> Access:
+) -> RegistryAccess:
     """How the options say that the registry is reached. Raises: NeedsHuman."""
     from provisioner.api.errors import NotFound
     from provisioner.image.registry.access import open_access
@@ -70,10 +70,10 @@ def access_of(
 
 
 @contextmanager
-def opened(access: Access) -> Iterator[Registry]:
+def opened(access: RegistryAccess) -> Iterator[Registry]:
     """The registry, for one command."""
     from provisioner.image.registry.client import Registry
-    from provisioner.image.registry.transport import Transport
+    from provisioner.image.registry.transport import RegistryTransport
 
-    with Transport(access) as transport:
+    with RegistryTransport(access) as transport:
         yield Registry(transport)

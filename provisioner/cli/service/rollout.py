@@ -14,7 +14,14 @@ from provisioner.cli import printer
 from provisioner.cli.progress import Progress
 from provisioner.rollout.simulate.figures import Delay, Figures, compare
 from provisioner.rollout.simulate.plot import draw_fleet
-from provisioner.rollout.simulate.setup import DAY, POLICY_NAMES, Question, load_of, make_policy, make_scenario
+from provisioner.rollout.simulate.setup import (
+    DAY,
+    POLICY_NAMES,
+    SimulationQuestion,
+    load_of,
+    make_policy,
+    make_scenario,
+)
 from provisioner.rollout.simulate.trace import read_trace
 
 _FILE = click.Path(dir_okay=False, path_type=Path)
@@ -171,7 +178,7 @@ def simulate_rollout(
         stragglers=stragglers,
         deadline=deadline,
     )
-    question = Question(
+    question = SimulationQuestion(
         servers=nodes,
         gpus=gpus,
         load=load / 100,

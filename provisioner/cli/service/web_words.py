@@ -14,16 +14,16 @@ from provisioner.cli.rollout.pool_view import PoolView
 from provisioner.cli.rollout.screen import LOOKS, ORDER, count_looks, headline, sections, server_waits, state_of
 from provisioner.cli.why.headline import headline as headline_of_server
 from provisioner.cli.why.screen import sections as sections_of_server
-from provisioner.cli.why.subject import Subject
+from provisioner.cli.why.subject import ServerSubject
 from provisioner.cluster.leadership import NoLeader
 from provisioner.cluster.recent_events import RecentEvents
 from provisioner.cluster.source import look_up
 from provisioner.rollout.borrowed import lending_of
 from provisioner.rollout.members import is_member, order_of, retried_moment
-from provisioner.rollout.standing import Standing, judge_standing, read_sign, target_of
+from provisioner.rollout.standing import MemberFacts, judge_standing, read_sign, target_of
 from provisioner.rules.pool_of_server import current_pool_name
-from provisioner.web.caches import Caches, readable
-from provisioner.web.telling import Member, PoolTold, Told
+from provisioner.web.caches import WebCaches, readable
+from provisioner.web.telling import PoolMember, PoolTold, StatusText
 
 SHOWN_ELSEWHERE = frozenset(("events UTC",))
 """Sections that the page has in a form of its own."""
@@ -32,17 +32,17 @@ SHOWN_ELSEWHERE = frozenset(("events UTC",))
 class WordsOfCommands:
     """Pure but for the copies."""
 
-    def __init__(self, caches: Caches, *, now: Callable[[], datetime]) -> None:
+    def __init__(self, caches: WebCaches, *, now: Callable[[], datetime]) -> None:
         self._caches, self._now = caches, now
         self._judges: dict[str, _Judge] = {}
 
-    def of_server(self, name: str, events: RecentEvents | None, no_leader: NoLeader | None) -> Told | None:
+    def of_server(self, name: str, events: RecentEvents | None, no_leader: NoLeader | None) -> StatusText | None:
         """None if there is no such Server."""
         server = look_up(Server, self._caches.servers, name)
         if server is None:
             return None
         pool = look_up(NodePool, self._caches.pools, current_pool_name(server))
-        subject = Subject(
+        subject = ServerSubject(
             server=server,
             node=self._caches.nodes.get(name),
             pool=pool,
@@ -54,7 +54,7 @@ class WordsOfCommands:
         )
         told = ((label, tuple(entries)) for label, entries in sections_of_server(subject))
         kept = tuple((label, entries) for label, entries in told if entries and label not in SHOWN_ELSEWHERE)
-        return Told(headline_of_server(subject), kept)
+        return StatusText(headline_of_server(subject), kept)
 
     def of_pool(self, name: str) -> PoolTold | None:
         """None if there is no such NodePool."""
@@ -65,14 +65,14 @@ class WordsOfCommands:
         ordered = sorted(view.standings.values(), key=lambda standing: ORDER.index(state_of(standing)))
         told = ((label, tuple(entries)) for label, entries in sections(view))
         return PoolTold(
-            told=Told(headline(view), tuple((label, entries) for label, entries in told if entries)),
+            told=StatusText(headline(view), tuple((label, entries) for label, entries in told if entries)),
             counts=tuple(
                 (state, look.word if counts[state] == 1 else look.many, look.mark, counts[state])
                 for state, look in LOOKS.items()
                 if counts.get(state)
             ),
             members=[
-                Member(
+                PoolMember(
                     name=standing.server.name,
                     state=state_of(standing),
                     word=LOOKS[state_of(standing)].word,
@@ -108,14 +108,14 @@ class _Judge:
     """Where the servers of a pool stand. One that did not change, nor its Node nor a Maintenance of it, stands where it
     stood: of 10,000 few are judged anew. Used by one thread at a time."""
 
-    def __init__(self, caches: Caches) -> None:
+    def __init__(self, caches: WebCaches) -> None:
         self._caches = caches
         self._about: tuple[Any, ...] = ()
-        self._kept: dict[str, tuple[tuple[Any, ...], Standing]] = {}
+        self._kept: dict[str, tuple[tuple[Any, ...], MemberFacts]] = {}
 
     def standings(
         self, pool: NodePool, image: Image | None, servers: Sequence[Mapping[str, Any]], now: datetime
-    ) -> list[Standing]:
+    ) -> list[MemberFacts]:
         """Of `servers`, as JSON."""
         target, retried = target_of(pool, image), retried_moment(pool.spec.upgrade_strategy)
         if self._about != (target, retried):

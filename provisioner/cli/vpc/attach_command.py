@@ -19,7 +19,7 @@ from provisioner.cli.kubectl.completion import complete_attached_server, complet
 from provisioner.cli.kubectl.failing import DONE, BadInput, exit_codes
 from provisioner.cli.kubectl.printing import output_option, plain, print_objects
 from provisioner.cli.vpc.arguments import read_wait, wait_options
-from provisioner.cli.vpc.references import Port, attachments_of, read_port
+from provisioner.cli.vpc.references import PortReference, attachments_of, read_port
 from provisioner.cli.vpc.standing import waits_for
 from provisioner.cli.vpc.tenancy import EDIT, MANAGER, VIEW, Tenancy, needing_in, tenancy_of, tenancy_options
 from provisioner.cli.vpc.waiting import Enforcing, wait_for
@@ -27,7 +27,7 @@ from provisioner.cluster.resources import of
 
 
 @dataclass(frozen=True, kw_only=True)
-class Wish:
+class AttachmentOptions:
     """What each of the attachments shall have beside its VPC and its function."""
 
     vpc: str
@@ -71,7 +71,7 @@ def attach(**options: Any) -> None:
     with exit_codes():
         wait, seconds = read_wait(options)
         ports = list(dict.fromkeys(read_port(text) for text in options.pop("servers")))
-        wish = Wish(
+        wish = AttachmentOptions(
             vpc=options.pop("vpc"),
             dpu=options.pop("dpu"),
             addresses=options.pop("addresses"),
@@ -107,7 +107,9 @@ def attach(**options: Any) -> None:
             printer.say(f"  see: kubectl provision vpc status {wish.vpc} -n {tenancy.namespace}")
 
 
-def what_stands_in_the_way(port: Port, wish: Wish, existing: Iterable[VPCAttachment]) -> VPCAttachment | None:
+def what_stands_in_the_way(
+    port: PortReference, wish: AttachmentOptions, existing: Iterable[VPCAttachment]
+) -> VPCAttachment | None:
     """The attachment that is what is wished already; None if it is to be made. `existing`: those of the server in the
     namespace. Raises: BadInput if one of them is in the way. Pure."""
     for each in existing:
@@ -128,7 +130,7 @@ def what_stands_in_the_way(port: Port, wish: Wish, existing: Iterable[VPCAttachm
     return None
 
 
-def body_of(namespace: str, port: Port, wish: Wish) -> dict[str, Any]:
+def body_of(namespace: str, port: PortReference, wish: AttachmentOptions) -> dict[str, Any]:
     """The attachment to be made. Pure."""
     spec: dict[str, Any] = {"vpcRef": wish.vpc, "serverRef": port.server, "function": port.function}
     if wish.dpu is not None:
@@ -152,9 +154,11 @@ def _check_vpc(tenancy: Tenancy, name: str) -> None:
         ) from error
 
 
-def _sort(tenancy: Tenancy, wish: Wish, ports: list[Port]) -> tuple[dict[Port, VPCAttachment], list[Port]]:
+def _sort(
+    tenancy: Tenancy, wish: AttachmentOptions, ports: list[PortReference]
+) -> tuple[dict[PortReference, VPCAttachment], list[PortReference]]:
     """Those that are attached so already, and those that are not. Raises: BadInput with all that are in the way."""
-    there: dict[Port, VPCAttachment] = {}
+    there: dict[PortReference, VPCAttachment] = {}
     wrong: list[BadInput] = []
     existing: dict[str, list[VPCAttachment]] = {}
     for port in ports:
@@ -173,7 +177,9 @@ def _sort(tenancy: Tenancy, wish: Wish, ports: list[Port]) -> tuple[dict[Port, V
     return there, [port for port in ports if port not in there]
 
 
-def _make(tenancy: Tenancy, wish: Wish, ports: list[Port], *, dry_run: bool) -> dict[Port, Mapping[str, Any]]:
+def _make(
+    tenancy: Tenancy, wish: AttachmentOptions, ports: list[PortReference], *, dry_run: bool
+) -> dict[PortReference, Mapping[str, Any]]:
     """First a dry run of all, so that a refusal of one comes before any is written."""
     bodies = {port: body_of(tenancy.namespace, port, wish) for port in ports}
 
@@ -197,7 +203,7 @@ def _read_body(tenancy: Tenancy, name: str) -> Mapping[str, Any]:
         return tenancy.cluster.get(of(VPCAttachment), name, namespace=tenancy.namespace)
 
 
-def _words(port: Port, wish: Wish, there: VPCAttachment | None) -> str:
+def _words(port: PortReference, wish: AttachmentOptions, there: VPCAttachment | None) -> str:
     if there is None:
         return f"attaches {port} to VPC {wish.vpc}"
     waits = waits_for(there)

@@ -17,14 +17,14 @@ from provisioner.cli.kubectl.moments import ago
 from provisioner.cli.kubectl.printing import screen
 from provisioner.cli.vpc.reasons import agent_trouble, is_told_and_unseen, present_trouble
 from provisioner.cli.vpc.standing import ready_of, standing_of
-from provisioner.cli.vpc.subject import Hidden, Subject
+from provisioner.cli.vpc.subject import AttachmentSubject, Hidden
 from provisioner.network.control.compile.place import tenant_of
 from provisioner.network.control.compile.security import groups_of
 
 VIEWER = "provisioner-viewer"
 
 
-def render_attachment(subject: Subject) -> str:
+def render_attachment(subject: AttachmentSubject) -> str:
     """The screen; ends with a newline."""
     sections: tuple[tuple[str, Iterable[str]], ...] = (
         ("why", _why(subject)),
@@ -41,7 +41,7 @@ def render_attachment(subject: Subject) -> str:
     return screen(f"{subject.key} {headline(subject)}", sections)
 
 
-def headline(subject: Subject) -> str:
+def headline(subject: AttachmentSubject) -> str:
     """What follows the attachment's name."""
     attachment = subject.attachment
     standing, ready = standing_of(attachment), ready_of(attachment)
@@ -55,7 +55,7 @@ def headline(subject: Subject) -> str:
     return f"is not enforced: {ready.reason}, since {since}"
 
 
-def _why(subject: Subject) -> Iterable[str]:
+def _why(subject: AttachmentSubject) -> Iterable[str]:
     if standing_of(subject.attachment) == "Enforced":
         return
     ready, present = ready_of(subject.attachment), present_trouble(subject)
@@ -67,7 +67,7 @@ def _why(subject: Subject) -> Iterable[str]:
         yield "its DPU has confirmed it, and the controllers have not taken that up yet"
 
 
-def _agent(subject: Subject) -> Iterable[str]:
+def _agent(subject: AttachmentSubject) -> Iterable[str]:
     network = subject.network
     if not isinstance(network, DPUNetwork):
         return
@@ -84,7 +84,7 @@ def _agent(subject: Subject) -> Iterable[str]:
         yield f"says that {function} is {found}"
 
 
-def _vpc(subject: Subject) -> Iterable[str]:
+def _vpc(subject: AttachmentSubject) -> Iterable[str]:
     vpc = subject.vpc
     if vpc is None:
         return
@@ -95,7 +95,7 @@ def _vpc(subject: Subject) -> Iterable[str]:
         yield f"{ready.reason}: {ready.message}"
 
 
-def _server(subject: Subject) -> Iterable[str]:
+def _server(subject: AttachmentSubject) -> Iterable[str]:
     server, function = subject.server, subject.attachment.spec.function
     if isinstance(server, Hidden):
         return
@@ -114,7 +114,7 @@ def _namespace(tenant: str | None) -> str:
     return f"namespace {tenant}" if tenant is not None else "no namespace"
 
 
-def _dpu(subject: Subject) -> Iterable[str]:
+def _dpu(subject: AttachmentSubject) -> Iterable[str]:
     dpus = subject.dpus
     if isinstance(dpus, Hidden):
         if subject.attachment.status.dpu_ref is not None:
@@ -133,12 +133,12 @@ def _dpu_words(dpu: Server) -> str:
     return f"{dpu.name}: {underlay}{rejected}"
 
 
-def _addresses(subject: Subject) -> Iterable[str]:
+def _addresses(subject: AttachmentSubject) -> Iterable[str]:
     found = subject.attachment.status
     return [f"{mine}, gateway {other}" for mine, other in zip(found.addresses, found.gateways, strict=False)]
 
 
-def _claims(subject: Subject) -> Iterable[str]:
+def _claims(subject: AttachmentSubject) -> Iterable[str]:
     """Those that are another's, or wait until they are free."""
     if isinstance(subject.claims, Hidden):
         return
@@ -152,14 +152,14 @@ def _claims(subject: Subject) -> Iterable[str]:
             yield f"{name} is held by {holder}"
 
 
-def _groups(subject: Subject) -> Iterable[str]:
+def _groups(subject: AttachmentSubject) -> Iterable[str]:
     if subject.vpc is None:
         return []
     names = groups_of(subject.vpc, subject.attachment)
     return [name if name in subject.groups else f"{name}, which is not there" for name in names]
 
 
-def _remedies(subject: Subject) -> Iterable[str]:
+def _remedies(subject: AttachmentSubject) -> Iterable[str]:
     attachment, where = subject.attachment, f"-n {subject.attachment.metadata.namespace}"
     if attachment.spec.quarantined:
         yield f"let it in again: kubectl provision vpc release {attachment.name} {where}"

@@ -4,14 +4,14 @@ from __future__ import annotations
 
 from provisioner.api import DPUNetwork, NetworkClaim
 from provisioner.api.conditions import find_condition
-from provisioner.cli.vpc.subject import Hidden, Subject
+from provisioner.cli.vpc.subject import AttachmentSubject, Hidden
 from provisioner.network.control.claims.wanted import vpc_trouble, want_for_attachment
-from provisioner.network.control.compile.place import Place
+from provisioner.network.control.compile.place import FunctionPlace
 from provisioner.network.control.compile.security import group_trouble
 from provisioner.network.control.trouble import Trouble
 
 
-def present_trouble(subject: Subject) -> Trouble | None:
+def present_trouble(subject: AttachmentSubject) -> Trouble | None:
     """What keeps it from being enforced now, by the controllers' own rules, as far as the asker may read what they
     judge; None if nothing of that does."""
     at, vpc, attachment = subject.place, subject.vpc, subject.attachment
@@ -20,14 +20,14 @@ def present_trouble(subject: Subject) -> Trouble | None:
     vni = vpc.status.vni if vpc is not None else None
     if vpc is None or vni is None:
         return vpc_trouble(attachment, vpc, vni)
-    if isinstance(at, Place) and not isinstance(subject.claims, Hidden):
+    if isinstance(at, FunctionPlace) and not isinstance(subject.claims, Hidden):
         wanted = want_for_attachment(attachment, vpc, vni, at, held_claims(subject), subject.claims.get)
         if wanted.trouble is not None:
             return wanted.trouble
     return group_trouble(vpc, attachment, subject.groups)
 
 
-def held_claims(subject: Subject) -> list[NetworkClaim]:
+def held_claims(subject: AttachmentSubject) -> list[NetworkClaim]:
     """Those of the claims that were read which are the attachment's."""
     if isinstance(subject.claims, Hidden):
         return []
@@ -37,7 +37,7 @@ def held_claims(subject: Subject) -> list[NetworkClaim]:
     ]
 
 
-def agent_trouble(subject: Subject) -> Trouble | None:
+def agent_trouble(subject: AttachmentSubject) -> Trouble | None:
     """What the DPU's agent says is wrong; None if it says nothing, or may not be asked."""
     network = subject.network
     if not isinstance(network, DPUNetwork):
@@ -48,7 +48,7 @@ def agent_trouble(subject: Subject) -> Trouble | None:
     return Trouble(reason=applied.reason, message=applied.message)
 
 
-def is_told_and_unseen(subject: Subject) -> bool:
+def is_told_and_unseen(subject: AttachmentSubject) -> bool:
     """Whether the DPU has confirmed the attachment, and the controllers have not taken that up."""
     network, wanted = subject.network, subject.attachment.status.network_generation
     if not isinstance(network, DPUNetwork) or wanted is None:

@@ -21,7 +21,7 @@ _FUNCTION: Final = re.compile(FUNCTION_PATTERN)
 
 
 @dataclass(frozen=True, kw_only=True)
-class Port:
+class PortReference:
     """A function of a server's card."""
 
     server: str
@@ -37,7 +37,7 @@ class Port:
 
 
 @dataclass(frozen=True, kw_only=True)
-class Reference:
+class AttachmentReference:
     """What was written. namespace: None for the command's own. function: None if none was named."""
 
     text: str
@@ -46,17 +46,17 @@ class Reference:
     function: str | None
 
 
-def read_port(text: str) -> Port:
+def read_port(text: str) -> PortReference:
     """`r01-u01`, `r01-u01/pf0vf3`. Raises: BadInput."""
     server, slash, function = text.partition("/")
     if not server or (slash and not _FUNCTION.match(function)):
         raise BadInput(
             f"{text!r} is no server, nor a function of one", hint="write r01-u01, or r01-u01/pf0vf3 for its fourth VF"
         )
-    return Port(server=server, function=function or FIRST_FUNCTION)
+    return PortReference(server=server, function=function or FIRST_FUNCTION)
 
 
-def read_reference(text: str) -> Reference:
+def read_reference(text: str) -> AttachmentReference:
     """`r01-u01`, `r01-u01/pf0vf3`, `vpca/NAME`, `NAMESPACE/NAME`. Raises: BadInput."""
     head, slash, rest = text.partition("/")
     if not head or (slash and not rest) or "/" in rest:
@@ -64,21 +64,21 @@ def read_reference(text: str) -> Reference:
             f"{text!r} names no attachment", hint="write its name, SERVER, SERVER/FUNCTION, or NAMESPACE/NAME"
         )
     if not slash:
-        return Reference(text=text, namespace=None, name=head, function=None)
+        return AttachmentReference(text=text, namespace=None, name=head, function=None)
     if head in _KINDS:
-        return Reference(text=text, namespace=None, name=rest, function=None)
+        return AttachmentReference(text=text, namespace=None, name=rest, function=None)
     if _FUNCTION.match(rest):
-        return Reference(text=text, namespace=None, name=head, function=rest)
-    return Reference(text=text, namespace=head, name=rest, function=None)
+        return AttachmentReference(text=text, namespace=None, name=head, function=rest)
+    return AttachmentReference(text=text, namespace=head, name=rest, function=None)
 
 
-def choose(reference: Reference, of_server: Iterable[VPCAttachment]) -> list[VPCAttachment]:
+def choose(reference: AttachmentReference, of_server: Iterable[VPCAttachment]) -> list[VPCAttachment]:
     """Those of a server's attachments that are meant: the function that is named, or all of them. Pure."""
     found = [each for each in of_server if reference.function in (None, each.spec.function)]
     return sorted(found, key=lambda each: each.spec.function)
 
 
-def look_for(tenancy: Tenancy, reference: Reference) -> list[VPCAttachment]:
+def look_for(tenancy: Tenancy, reference: AttachmentReference) -> list[VPCAttachment]:
     """The attachments that are meant; none if there is none. Raises: Refused where they may not be read."""
     namespace = reference.namespace or tenancy.namespace
     with needing_in(namespace, VIEW):

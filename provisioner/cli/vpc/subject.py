@@ -19,7 +19,7 @@ from provisioner.api.network_claim import address_claim, port_claim
 from provisioner.cluster.client import Cluster
 from provisioner.cluster.resources import of
 from provisioner.network.control.compile.passage import Side
-from provisioner.network.control.compile.place import Place, place
+from provisioner.network.control.compile.place import FunctionPlace, place
 from provisioner.network.control.compile.security import groups_of
 from provisioner.network.control.trouble import Trouble
 
@@ -35,7 +35,7 @@ class Hidden:
 
 
 @dataclass(frozen=True, kw_only=True)
-class Subject:
+class AttachmentSubject:
     """An attachment. vpc: None if there is none. groups: those that it and its VPC name, as far as they are there.
     claims: by name, of its function and its addresses, whoever holds them."""
 
@@ -54,7 +54,7 @@ class Subject:
         return f"{self.attachment.metadata.namespace}/{self.attachment.name}"
 
     @property
-    def place(self) -> Place | Trouble | None:
+    def place(self) -> FunctionPlace | Trouble | None:
         """Where it is, or why it is nowhere; None where that may not be seen."""
         if isinstance(self.server, Hidden) or isinstance(self.dpus, Hidden):
             return None
@@ -64,7 +64,7 @@ class Subject:
     def dpu(self) -> str | None:
         """The DPU that enforces it, or is to."""
         at = self.place
-        return at.dpu if isinstance(at, Place) else self.attachment.status.dpu_ref
+        return at.dpu if isinstance(at, FunctionPlace) else self.attachment.status.dpu_ref
 
     @property
     def side(self) -> Side | None:
@@ -78,21 +78,21 @@ class Subject:
         return list(dict.fromkeys(each.what for each in found if isinstance(each, Hidden)))
 
 
-def read_subject(cluster: Cluster, attachment: VPCAttachment, now: datetime) -> Subject:
+def read_subject(cluster: Cluster, attachment: VPCAttachment, now: datetime) -> AttachmentSubject:
     """A number of requests that does not grow with the fleet. Raises: Refused where the namespace may not be read."""
     namespace, spec = attachment.metadata.namespace, attachment.spec
     vpc = find(cluster, VPC, spec.vpc_ref, namespace=namespace)
     groups = read_groups(cluster, vpc, attachment)
     server = unless_hidden("Servers", lambda: find(cluster, Server, spec.server_ref))
     dpus = unless_hidden("Servers", lambda: _dpus_of(cluster, spec.server_ref))
-    bare = Subject(
+    bare = AttachmentSubject(
         attachment=attachment, vpc=vpc, groups=groups, server=server, dpus=dpus, network=None, claims={}, now=now
     )
     dpu = bare.dpu
     network = unless_hidden("DPUNetworks", lambda: find(cluster, DPUNetwork, dpu) if dpu is not None else None)
     names = claims_asked(attachment, vpc, dpu)
     claims = unless_hidden("NetworkClaims", lambda: _claims(cluster, names))
-    return Subject(
+    return AttachmentSubject(
         attachment=attachment, vpc=vpc, groups=groups, server=server, dpus=dpus, network=network, claims=claims, now=now
     )
 

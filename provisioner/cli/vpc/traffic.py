@@ -26,7 +26,7 @@ class Traffic:
 
 
 @dataclass(frozen=True, kw_only=True)
-class Foreign:
+class ForeignNamespace:
     """A question about an attachment of a namespace that the asker may not read. text: as it was named."""
 
     sender: Side
@@ -34,7 +34,7 @@ class Foreign:
     text: str
 
 
-def read_traffic(tenancy: Tenancy, text: str, to: str, asked: Packets) -> Traffic | Foreign:
+def read_traffic(tenancy: Tenancy, text: str, to: str, asked: Packets) -> Traffic | ForeignNamespace:
     """A number of requests that the VPCs' peers and groups bound. Raises: BadInput; Refused where the sender may not be
     read."""
     sender = _read_side(tenancy, text)
@@ -44,7 +44,7 @@ def read_traffic(tenancy: Tenancy, text: str, to: str, asked: Packets) -> Traffi
     except Refused:
         if namespace == sender.attachment.metadata.namespace:
             raise
-        return Foreign(sender=sender, namespace=namespace, text=to)
+        return ForeignNamespace(sender=sender, namespace=namespace, text=to)
     if sender.attachment.metadata.uid == receiver.attachment.metadata.uid:
         raise BadInput(f"{text} and {to} are the same attachment", hint="name two")
     known: dict[str, VPC | None] = {key_of(side.vpc): side.vpc for side in (sender, receiver)}

@@ -18,7 +18,7 @@ from provisioner.api.conditions import find_condition
 from provisioner.cli.kubectl.printing import screen
 from provisioner.cli.vpc.attachment_screen import not_seen
 from provisioner.cli.vpc.standing import standing_of, waits_for
-from provisioner.cli.vpc.traffic import Foreign, Traffic
+from provisioner.cli.vpc.traffic import ForeignNamespace, Traffic
 from provisioner.network.control.compile.passage import Answers, Packets, Share, Side, state_trouble
 from provisioner.network.control.compile.peers import key_of, named_peers
 
@@ -133,7 +133,7 @@ def _answers(traffic: Traffic) -> Iterator[str]:
         yield _ANSWERS["Pass"]
 
 
-def render_foreign(foreign: Foreign) -> str:
+def render_foreign(foreign: ForeignNamespace) -> str:
     """The same where the receiver may not be read: what the sender's own namespace tells. Ends with a newline."""
     vpc, theirs = foreign.sender.vpc, foreign.namespace
     peers = [key for key in named_peers(vpc) if key.partition("/")[0] == theirs]

@@ -21,7 +21,7 @@ STUCK_SECONDS: Final = 5.0
 
 
 @dataclass
-class Watched:
+class WatchedObject:
     """Something that is waited for, and what was told of it already."""
 
     name: str
@@ -33,7 +33,7 @@ class Watched:
 
 
 @dataclass
-class Enforcing(Watched):
+class Enforcing(WatchedObject):
     """An attachment until its DPU has confirmed it. now: seconds of any clock."""
 
     namespace: str
@@ -73,7 +73,7 @@ class Enforcing(Watched):
 
 
 @dataclass
-class Releasing(Watched):
+class Releasing(WatchedObject):
     """A function that was detached, until its DPU has confirmed that it has nothing of the attachment any more. claim:
     name of the NetworkClaim of the function."""
 
@@ -97,7 +97,7 @@ class Releasing(Watched):
 
 def wait_for(
     cluster: Cluster,
-    watched: Sequence[Watched],
+    watched: Sequence[WatchedObject],
     *,
     timeout_seconds: float | None,
     sleep: Callable[[float], None] = time.sleep,

@@ -20,13 +20,13 @@ from provisioner.cli.kubectl.failing import BadInput, exit_codes
 from provisioner.cli.kubectl.printing import output_option, print_objects
 from provisioner.cli.vpc.attachment_screen import render_attachment
 from provisioner.cli.vpc.reasons import agent_trouble, present_trouble
-from provisioner.cli.vpc.references import FIRST_FUNCTION, Reference, look_for, read_reference
+from provisioner.cli.vpc.references import FIRST_FUNCTION, AttachmentReference, look_for, read_reference
 from provisioner.cli.vpc.standing import standing_of, waits_for
-from provisioner.cli.vpc.subject import Hidden, Subject, find, read_subject, unless_hidden
+from provisioner.cli.vpc.subject import AttachmentSubject, Hidden, find, read_subject, unless_hidden
 from provisioner.cli.vpc.tenancy import VIEW, Tenancy, needing_in, tenancy_of, tenancy_options
-from provisioner.cli.vpc.traffic import Foreign, Traffic, read_traffic
+from provisioner.cli.vpc.traffic import ForeignNamespace, Traffic, read_traffic
 from provisioner.cli.vpc.traffic_screen import render_foreign, render_traffic, shares_words, verdict
-from provisioner.network.control.compile.passage import Packets, Way
+from provisioner.network.control.compile.passage import AddressPair, Packets
 from provisioner.network.control.compile.place import place
 from provisioner.network.control.trouble import Trouble
 
@@ -91,7 +91,7 @@ def _show_attachments(tenancy: Tenancy, text: str, form: str | None) -> None:
         printer.show("\n\n".join(render_attachment(subject).rstrip("\n") for subject in subjects))
 
 
-def _not_attached(tenancy: Tenancy, reference: Reference) -> BadInput:
+def _not_attached(tenancy: Tenancy, reference: AttachmentReference) -> BadInput:
     """With what would keep the server from being attached, for who may see that."""
     namespace = reference.namespace or tenancy.namespace
     server = unless_hidden("Servers", lambda: find(tenancy.cluster, Server, reference.name))
@@ -109,7 +109,7 @@ def _not_attached(tenancy: Tenancy, reference: Reference) -> BadInput:
     return BadInput(f"{words}{trouble}", hint=hint)
 
 
-def report(subject: Subject) -> dict[str, Any]:
+def report(subject: AttachmentSubject) -> dict[str, Any]:
     """For programs. Pure."""
     present, agent = present_trouble(subject), agent_trouble(subject)
     metadata = subject.attachment.metadata
@@ -133,7 +133,7 @@ def _trouble(trouble: Trouble | None) -> Mapping[str, str] | None:
 
 def _show_traffic(tenancy: Tenancy, text: str, to: str, asked: Packets, form: str | None) -> None:
     traffic = read_traffic(tenancy, text, to, asked)
-    if isinstance(traffic, Foreign):
+    if isinstance(traffic, ForeignNamespace):
         if form is not None:
             raise BadInput(
                 f"namespace {traffic.namespace} may not be read by you, so that there is no report",
@@ -163,7 +163,7 @@ def traffic_report(traffic: Traffic) -> dict[str, Any]:
     }
 
 
-def _way(traffic: Traffic, way: Way) -> dict[str, Any]:
+def _way(traffic: Traffic, way: AddressPair) -> dict[str, Any]:
     return {
         "from": way.sender,
         "to": way.receiver,

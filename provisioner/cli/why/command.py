@@ -13,9 +13,9 @@ from provisioner.cli.kubectl.asking import KubectlCommand, target_options
 from provisioner.cli.kubectl.connection import connection_of
 from provisioner.cli.kubectl.failing import exit_codes
 from provisioner.cli.kubectl.printing import output_option, print_objects
-from provisioner.cli.kubectl.targets import Wish, find_targets
+from provisioner.cli.kubectl.targets import TargetSelection, find_targets
 from provisioner.cli.why.screen import render_why
-from provisioner.cli.why.subject import Subject, read_subject
+from provisioner.cli.why.subject import ServerSubject, read_subject
 from provisioner.cluster.leadership import read_no_leader
 
 
@@ -32,7 +32,7 @@ def why(**options: Any) -> None:
     """
     with exit_codes():
         cluster = connection_of(options).open()
-        wish = Wish(
+        wish = TargetSelection(
             names=options["nodes"],
             selector=options["selector"],
             pool=options["pool"],
@@ -48,7 +48,7 @@ def why(**options: Any) -> None:
             printer.show("\n\n".join(render_why(subject).rstrip("\n") for subject in subjects))
 
 
-def _as_json(subject: Subject) -> dict[str, Any]:
+def _as_json(subject: ServerSubject) -> dict[str, Any]:
     return {
         "apiVersion": "provisioner.dev/v1alpha1",
         "kind": "NodeReport",

@@ -11,7 +11,7 @@ from provisioner.api.node_contract import HOLD_REQUESTED
 from provisioner.api.server_status import is_given_up
 from provisioner.cli.kubectl.moments import ago
 from provisioner.cli.kubectl.node_requests import true_conditions
-from provisioner.cli.why.subject import Subject
+from provisioner.cli.why.subject import ServerSubject
 from provisioner.rules.cause import Cause, find_cause
 
 ACTION_WORDS: Final = {"Drain": "drained", "Reboot": "rebooted", "Reimage": "reimaged", "PowerCycle": "power cycled"}
@@ -36,14 +36,14 @@ WAITS: Final = {
 JOBS: Final = frozenset(("Pod", "PodGroup", "SlurmJob"))
 
 
-def headline(subject: Subject) -> str:
+def headline(subject: ServerSubject) -> str:
     """What follows the server's name."""
     if subject.no_leader is not None and subject.waits:
         return f"waits, and {subject.no_leader.words}: it {_state(subject)}"
     return _state(subject)
 
 
-def _state(subject: Subject) -> str:
+def _state(subject: ServerSubject) -> str:
     server = subject.server
     if server.spec.acceptance != "Accepted":
         state = "was rejected" if server.spec.acceptance == "Rejected" else "waits to be accepted"
@@ -75,7 +75,7 @@ def _state(subject: Subject) -> str:
     return f"is {server.status.lifecycle or 'known, and nothing was done to it yet'}"
 
 
-def _maintenance(subject: Subject, m: Maintenance) -> str:
+def _maintenance(subject: ServerSubject, m: Maintenance) -> str:
     phase: MaintenancePhase = m.status.phase or "Waiting"
     since = phase_since(m)
     lasted = f", since {ago(parse_time(since), subject.now)}" if since else ""
@@ -95,7 +95,7 @@ def _maintenance(subject: Subject, m: Maintenance) -> str:
     return told.get(phase, f"is in phase {phase}") + lasted + (_because(cause) if hangs else "")
 
 
-def _verified(subject: Subject) -> str:
+def _verified(subject: ServerSubject) -> str:
     found, pool = subject.server.status.verification, subject.pool
     if found is None or pool is None or found.boot_id != subject.server.status.boot_id:
         return "is verified before use"
@@ -104,7 +104,7 @@ def _verified(subject: Subject) -> str:
     return "is verified before use"
 
 
-def _policy(subject: Subject, m: Maintenance) -> str:
+def _policy(subject: ServerSubject, m: Maintenance) -> str:
     if m.status.policy == "Deadline" and m.status.deadline_time:
         deadline = parse_time(m.status.deadline_time)
         side = "in" if deadline > subject.now else "was over"
@@ -116,7 +116,7 @@ def _policy(subject: Subject, m: Maintenance) -> str:
     return " until no job runs" if m.status.policy == "WhenIdle" else ""
 
 
-def _waits(subject: Subject, m: Maintenance) -> str:
+def _waits(subject: ServerSubject, m: Maintenance) -> str:
     """What for, in few words; the blockers have the rest."""
     kinds = [b.kind for b in m.status.blockers]
     other = next((WAITS[kind] for kind in kinds if kind in WAITS), None)

@@ -10,7 +10,7 @@ from provisioner.api.conditions import find_condition
 from provisioner.api.meta import parse_time
 from provisioner.cli.kubectl.moments import ago
 from provisioner.cli.kubectl.printing import clip
-from provisioner.cli.why.subject import Subject
+from provisioner.cli.why.subject import ServerSubject
 
 UNLIKE_THE_PROOF: Final = frozenset(
     {
@@ -21,7 +21,7 @@ UNLIKE_THE_PROOF: Final = frozenset(
 """Why a join is refused that an earlier proof stands against."""
 
 
-def identity(subject: Subject) -> Iterable[str]:
+def identity(subject: ServerSubject) -> Iterable[str]:
     """Nothing where nothing was proved, contested or shown."""
     status = subject.server.status
     lines = []

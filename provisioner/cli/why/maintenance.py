@@ -11,7 +11,7 @@ from provisioner.api.node_contract import HOLD_REQUESTED
 from provisioner.cli.kubectl.moments import ago
 from provisioner.cli.kubectl.node_requests import true_conditions
 from provisioner.cli.why.headline import METHOD_WORDS, lacks_image
-from provisioner.cli.why.subject import Subject
+from provisioner.cli.why.subject import ServerSubject
 
 SHOWN_BLOCKERS: Final = 8
 SHOWN_RECORD: Final = 8
@@ -25,14 +25,14 @@ TURNS: Final[dict[RequestTurn | None, str]] = {
 """Whether it is carried out, and what is done for it before."""
 
 
-def reasons(subject: Subject) -> Iterable[str]:
+def reasons(subject: ServerSubject) -> Iterable[str]:
     """Who asked for what, when, in which words."""
     if subject.current is None:
         return []
     return [_asked(subject, r) for r in subject.current.spec.requestors]
 
 
-def _asked(subject: Subject, r: Requestor) -> str:
+def _asked(subject: ServerSubject, r: Requestor) -> str:
     who = r.user or ("a Node condition (the audit log has who)" if r.name.startswith("condition-") else r.name)
     policy = {"WhenIdle": "when idle", "Now": "now", "Deadline": f"by {r.deadline_time}"}[r.policy]
     image = f" to Image {r.image_ref}" if r.image_ref else ""
@@ -41,7 +41,7 @@ def _asked(subject: Subject, r: Requestor) -> str:
     return f"{who} asked for {r.action}{image}, {policy}{TURNS[r.turn]}{when} ({r.name}){words}"
 
 
-def waits_for(subject: Subject) -> Iterable[str]:
+def waits_for(subject: ServerSubject) -> Iterable[str]:
     """The blockers, the oldest first."""
     if subject.current is None:
         return []
@@ -59,7 +59,7 @@ def blocker_words(b: Blocker) -> str:
     return b.message if b.message.lower().startswith(f"{kind} {name}") else f"{b.kind} {b.name}: {b.message}"
 
 
-def next_step(subject: Subject) -> Iterable[str]:
+def next_step(subject: ServerSubject) -> Iterable[str]:
     """What the executor will do next, in its own words."""
     if subject.current is None and true_conditions(subject.node, (HOLD_REQUESTED,)):
         return [f"whoever is done with it: kubectl provision release {subject.server.name}"]
@@ -68,19 +68,19 @@ def next_step(subject: Subject) -> Iterable[str]:
     return [subject.current.status.next_step]
 
 
-def attempts(subject: Subject) -> Iterable[str]:
+def attempts(subject: ServerSubject) -> Iterable[str]:
     """Every attempt at a reboot method, with its outcome."""
     return _attempts(subject, subject.current) if subject.current is not None else []
 
 
-def _attempts(subject: Subject, m: Maintenance) -> list[str]:
+def _attempts(subject: ServerSubject, m: Maintenance) -> list[str]:
     attempts = list(m.status.attempts)
     if m.status.reboot is not None and all(a.id != m.status.reboot.id for a in attempts):
         attempts.append(m.status.reboot)
     return [_attempt(subject, a) for a in attempts]
 
 
-def _attempt(subject: Subject, a: RebootAttempt) -> str:
+def _attempt(subject: ServerSubject, a: RebootAttempt) -> str:
     began = parse_time(a.started_time)
     path = METHOD_WORDS[a.method]
     if a.outcome is None:
@@ -94,7 +94,7 @@ def _attempt(subject: Subject, a: RebootAttempt) -> str:
     return f"{path}: {a.outcome}{seconds}{words}"
 
 
-def record(subject: Subject) -> Iterable[str]:
+def record(subject: ServerSubject) -> Iterable[str]:
     """The last entries of the timeline."""
     if subject.current is None:
         return []
@@ -105,7 +105,7 @@ def record(subject: Subject) -> Iterable[str]:
     return [*shown, f"({more} earlier: kubectl get maintenance {name} -o yaml)"] if more > 0 else shown
 
 
-def waiting_behind(subject: Subject) -> Iterable[str]:
+def waiting_behind(subject: ServerSubject) -> Iterable[str]:
     """Maintenances of the same server that come after this one."""
     return [
         f"Maintenance {m.name}: " + ", ".join(f"{r.action} for {r.user or r.name}" for r in m.spec.requestors)

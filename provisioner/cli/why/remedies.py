@@ -8,7 +8,7 @@ from typing import Final
 from provisioner.api.conditions import find_condition
 from provisioner.api.maintenance import Maintenance, MaintenanceAction
 from provisioner.cli.why.headline import JOBS
-from provisioner.cli.why.subject import Subject
+from provisioner.cli.why.subject import ServerSubject
 from provisioner.rollout.standing import REQUESTOR
 from provisioner.rules.cause import find_cause
 
@@ -20,13 +20,13 @@ COMMANDS: Final[dict[MaintenanceAction, str]] = {
 }
 
 
-def remedies(subject: Subject) -> Iterable[str]:
+def remedies(subject: ServerSubject) -> Iterable[str]:
     """Each way out as a command; nothing where nothing is to be done."""
     told = _remedies(subject)
     return [subject.no_leader.remedy, *told] if subject.no_leader is not None and subject.waits else told
 
 
-def _remedies(subject: Subject) -> list[str]:
+def _remedies(subject: ServerSubject) -> list[str]:
     name, m = subject.server.name, subject.current
     if subject.server.spec.acceptance == "Pending":
         return [f"let it boot: kubectl provision accept {name}"]
@@ -44,7 +44,7 @@ def _remedies(subject: Subject) -> list[str]:
     return []
 
 
-def _of_rollout(subject: Subject, m: Maintenance) -> list[str]:
+def _of_rollout(subject: ServerSubject, m: Maintenance) -> list[str]:
     """A rollout's request is nobody's to withdraw: whoever wants the server left alone says so."""
     if m.status.reboot is not None:
         return []

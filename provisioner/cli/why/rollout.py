@@ -6,19 +6,19 @@ from collections.abc import Iterable
 
 from provisioner.api.meta import parse_time
 from provisioner.cli.kubectl.moments import ago
-from provisioner.cli.why.subject import Subject
+from provisioner.cli.why.subject import ServerSubject
 from provisioner.rollout.standing import REQUESTOR, judge_standing, read_sign, target_of
 from provisioner.rules.requests import entry_of
 
 
-def rollout_notes(subject: Subject) -> Iterable[str]:
+def rollout_notes(subject: ServerSubject) -> Iterable[str]:
     """What failed with it, and what it waits for where its Maintenance does not say so."""
     failure, pool = subject.server.status.upgrade_failure, subject.pool
     keeps_its_place = failure is not None and pool is not None and failure.image_ref == pool.spec.image_ref
     return [*_failure(subject), *(() if keeps_its_place else _wait(subject))]
 
 
-def _failure(subject: Subject) -> Iterable[str]:
+def _failure(subject: ServerSubject) -> Iterable[str]:
     failure, pool = subject.server.status.upgrade_failure, subject.pool
     if failure is None:
         return
@@ -33,7 +33,7 @@ def _failure(subject: Subject) -> Iterable[str]:
         )
 
 
-def _wait(subject: Subject) -> Iterable[str]:
+def _wait(subject: ServerSubject) -> Iterable[str]:
     pool, server = subject.pool, subject.server
     rollout = pool.status.rollout if pool is not None else None
     if pool is None or rollout is None:
@@ -51,7 +51,7 @@ def _wait(subject: Subject) -> Iterable[str]:
         yield f"{moves}: {rollout.message}"
 
 
-def _says_it_waits(subject: Subject) -> bool:
+def _says_it_waits(subject: ServerSubject) -> bool:
     """Whether the Maintenance that holds it tells of the rollout, or is its turn in it."""
     current = subject.current
     if current is None:

@@ -18,15 +18,15 @@ from provisioner.cli.why.maintenance import attempts, next_step, reasons, record
 from provisioner.cli.why.remedies import remedies
 from provisioner.cli.why.rollout import rollout_notes
 from provisioner.cli.why.server import boot, checks, events, last_maintenance, node_notes, pending_requests
-from provisioner.cli.why.subject import Subject
+from provisioner.cli.why.subject import ServerSubject
 
 
-def render_why(subject: Subject) -> str:
+def render_why(subject: ServerSubject) -> str:
     """The screen; ends with a newline."""
     return screen(f"{subject.server.name} {headline(subject)}", sections(subject))
 
 
-def sections(subject: Subject) -> tuple[tuple[str, Iterable[str]], ...]:
+def sections(subject: ServerSubject) -> tuple[tuple[str, Iterable[str]], ...]:
     """All there is to say under the headline; what has no entries is not shown."""
     return (
         ("why", reasons(subject)),

@@ -21,7 +21,7 @@ from provisioner.api.node_facts import NodeFacts
 from provisioner.api.wording import quantity
 from provisioner.cli.kubectl.moments import ago
 from provisioner.cli.kubectl.printing import clip
-from provisioner.cli.why.subject import Subject
+from provisioner.cli.why.subject import ServerSubject
 from provisioner.cluster.recent_events import event_time, message_of
 from provisioner.cluster.source import conditions_of
 from provisioner.rules.assigned_image import next_image_name, ordered_image
@@ -37,7 +37,7 @@ def _conditions(node: Mapping[str, Any] | None) -> list[Mapping[str, Any]]:
     return conditions_of(node)
 
 
-def pending_requests(subject: Subject) -> Iterable[str]:
+def pending_requests(subject: ServerSubject) -> Iterable[str]:
     """Request conditions that are True, and what was refused."""
     lines = []
     for c in _conditions(subject.node):
@@ -59,7 +59,7 @@ def _time(condition: Mapping[str, Any]) -> bool:
         return False
 
 
-def node_notes(subject: Subject) -> Iterable[str]:
+def node_notes(subject: ServerSubject) -> Iterable[str]:
     """What keeps jobs away from the Node, and whose that is."""
     if subject.node is None:
         return ["there is no Node of that name"] if subject.server.status.order is not None else []
@@ -79,7 +79,7 @@ def node_notes(subject: Subject) -> Iterable[str]:
     return [*lines, *_credentials(subject), *_alignment(subject)]
 
 
-def _credentials(subject: Subject) -> Iterable[str]:
+def _credentials(subject: ServerSubject) -> Iterable[str]:
     """That the kubelet's certificate does not count, so that all that it writes is refused. docs/credentials.md"""
     join = subject.server.status.join
     if join is None or join.certificate_token_id is None or join.certificate_time is None:
@@ -95,7 +95,7 @@ def _credentials(subject: Subject) -> Iterable[str]:
     ]
 
 
-def _alignment(subject: Subject) -> Iterable[str]:
+def _alignment(subject: ServerSubject) -> Iterable[str]:
     """That the machine could not do what its pool asks for; in its own words, which decide nothing."""
     annotations = ((subject.node or {}).get("metadata") or {}).get("annotations") or {}
     facts = read_annotation(NodeFacts, annotations.get(NODE_FACTS_ANNOTATION))
@@ -105,7 +105,7 @@ def _alignment(subject: Subject) -> Iterable[str]:
     return [] if words.startswith("aligned ") else [f"its pool asks for numaAlignment, and it is {clip(words, 300)}"]
 
 
-def boot(subject: Subject) -> Iterable[str]:
+def boot(subject: ServerSubject) -> Iterable[str]:
     """What it runs, how it came there, and its power."""
     s = subject.server.status
     lines = []
@@ -131,7 +131,7 @@ def boot(subject: Subject) -> Iterable[str]:
     return lines
 
 
-def _next_image(subject: Subject) -> Iterable[str]:
+def _next_image(subject: ServerSubject) -> Iterable[str]:
     """Which Image the next boot brings, where that is another one than runs."""
     running, current = subject.server.status.image_ref, subject.current
     assigned = next_image_name(subject.server, subject.pool)
@@ -153,7 +153,7 @@ def _unwell(condition: Any) -> str:
     return f" ({condition.reason}): {condition.message}"
 
 
-def checks(subject: Subject) -> Iterable[str]:
+def checks(subject: ServerSubject) -> Iterable[str]:
     """The verification of the running boot, each check that has not passed, and the remedy."""
     found = subject.server.status.verification
     verified = find_condition(subject.server.status.conditions, "Verified")
@@ -175,7 +175,7 @@ def checks(subject: Subject) -> Iterable[str]:
     return lines
 
 
-def last_maintenance(subject: Subject) -> Iterable[str]:
+def last_maintenance(subject: ServerSubject) -> Iterable[str]:
     """How the last one ended, and why."""
     m = subject.last
     if m is None:
@@ -192,7 +192,7 @@ def last_maintenance(subject: Subject) -> Iterable[str]:
     return lines
 
 
-def events(subject: Subject) -> Iterable[str]:
+def events(subject: ServerSubject) -> Iterable[str]:
     """The last Events of Server and Node."""
     if subject.events is None:
         return ["may not be read with these credentials"]

@@ -24,7 +24,7 @@ from provisioner.rules.pool_of_server import current_pool_name
 
 
 @dataclass(frozen=True, kw_only=True)
-class Subject:
+class ServerSubject:
     """A server as the API server tells of it. events: the newest; None where they may not be read. firmware_obstacle:
     why the firmware that the machine showed cannot be approved; None if it can, or if its profile was not read.
     firmware_is_approved: whether it is approved since.
@@ -79,11 +79,11 @@ def read_subject(
     node: Mapping[str, Any] | None,
     now: datetime,
     no_leader: NoLeader | None = None,
-) -> Subject:
+) -> ServerSubject:
     """Raises: Refused if Maintenances may not be read, Retryable."""
     pool = _pool(cluster, server)
     obstacle, is_approved = _shown_firmware(cluster, server)
-    return Subject(
+    return ServerSubject(
         server=server,
         node=node,
         pool=pool,

@@ -11,14 +11,14 @@ MAX_WORDS: Final = 300
 
 
 @dataclass(frozen=True)
-class Verdict:
+class HealthVerdict:
     """What a check found. `words`: no secrets, and no name of a server; the answer is for everybody."""
 
     is_well: bool
     words: str = ""
 
 
-Look = Callable[[], Verdict]
+Look = Callable[[], HealthVerdict]
 """Looks at what is in memory, and waits for nothing: a check that waits would be the hang that it is to find."""
 
 
@@ -30,12 +30,12 @@ class Check:
     look: Look
 
 
-def well(words: str = "") -> Verdict:
-    return Verdict(is_well=True, words=words)
+def well(words: str = "") -> HealthVerdict:
+    return HealthVerdict(is_well=True, words=words)
 
 
-def ill(words: str) -> Verdict:
-    return Verdict(is_well=False, words=words)
+def ill(words: str) -> HealthVerdict:
+    return HealthVerdict(is_well=False, words=words)
 
 
 def answer(title: str, checks: Sequence[Check], *, verbose: bool, excluded: Collection[str] = ()) -> tuple[int, str]:
@@ -60,11 +60,11 @@ def answer(title: str, checks: Sequence[Check], *, verbose: bool, excluded: Coll
     return 200 if is_well else 503, "\n".join(lines) + "\n"
 
 
-def _word(verdict: Verdict) -> str:
+def _word(verdict: HealthVerdict) -> str:
     return "ok" if verdict.is_well else "failed"
 
 
-def _look(check: Check) -> Verdict:
+def _look(check: Check) -> HealthVerdict:
     try:
         return check.look()
     except Exception as error:

@@ -12,7 +12,7 @@ from typing import Final, Protocol
 
 from provisioner.api.wording import quantity
 from provisioner.cluster.controller import ReconcileObserver
-from provisioner.cluster.health.checks import Check, Verdict, ill, well
+from provisioner.cluster.health.checks import Check, HealthVerdict, ill, well
 
 ELECTION_SECONDS: Final = 120.0
 """An election turns every 2 s, and waits 5 s for an answer; a leadership that ends has 35 s for its work under way."""
@@ -30,23 +30,23 @@ class Elector(Protocol):
     def turned_seconds(self) -> float: ...
 
 
-class Queue(Protocol):
+class FollowedQueue(Protocol):
     def __len__(self) -> int: ...
     def oldest_seconds(self) -> float: ...
     def standing_seconds(self) -> float: ...
 
 
-class Worker(Protocol):
+class FollowedWorker(Protocol):
     @property
     def name(self) -> str: ...
     @property
-    def queue(self) -> Queue: ...
+    def queue(self) -> FollowedQueue: ...
     def observe(self, observer: ReconcileObserver) -> None: ...
     def dead_workers(self) -> int: ...
     def longest_seconds(self) -> float: ...
 
 
-class Cache(Protocol):
+class FollowedCache(Protocol):
     failures: int
     lists: int
 
@@ -67,17 +67,17 @@ class Process:
     def __init__(self, answered_ago: Callable[[], float | None]) -> None:
         self._answered_ago = answered_ago
         self._electors: tuple[Elector, ...] = ()
-        self._controllers: tuple[Worker, ...] = ()
-        self._caches: tuple[Cache, ...] = ()
+        self._controllers: tuple[FollowedWorker, ...] = ()
+        self._caches: tuple[FollowedCache, ...] = ()
         self._may_act = False
 
     @property
-    def controllers(self) -> tuple[Worker, ...]:
+    def controllers(self) -> tuple[FollowedWorker, ...]:
         """Those that work now: none on a standby."""
         return self._controllers
 
     @property
-    def caches(self) -> tuple[Cache, ...]:
+    def caches(self) -> tuple[FollowedCache, ...]:
         return self._caches
 
     def may_act(self) -> None:
@@ -89,7 +89,7 @@ class Process:
         self._electors = (*(each for each in self._electors if each.name != elector.name), elector)
 
     @contextmanager
-    def following(self, caches: Sequence[Cache]) -> Iterator[None]:
+    def following(self, caches: Sequence[FollowedCache]) -> Iterator[None]:
         """It keeps these meanwhile."""
         self._caches = tuple(caches)
         try:
@@ -98,7 +98,7 @@ class Process:
             self._caches = ()
 
     @contextmanager
-    def working(self, controllers: Sequence[Worker]) -> Iterator[None]:
+    def working(self, controllers: Sequence[FollowedWorker]) -> Iterator[None]:
         """These work meanwhile: not before the caches are complete, which an API server that is away puts off."""
         self._controllers = tuple(controllers)
         try:
@@ -124,14 +124,14 @@ class Process:
             Check("leader", self._leader),
         )
 
-    def _election(self) -> Verdict:
+    def _election(self) -> HealthVerdict:
         for elector in self._electors:
             seconds = elector.turned_seconds()
             if seconds > ELECTION_SECONDS:
                 return ill(f"{elector.name} was last asked for {seconds:.0f} s ago, expected every few seconds")
         return well()
 
-    def _workers(self) -> Verdict:
+    def _workers(self) -> HealthVerdict:
         for controller in self._controllers:
             if dead := controller.dead_workers():
                 return ill(f"{quantity(dead, 'worker')} of controller {controller.name} ended")
@@ -140,7 +140,7 @@ class Process:
                 return ill(f"controller {controller.name} has worked on one key for {seconds:.0f} s")
         return well(quantity(len(self._controllers), "controller"))
 
-    def _queues(self) -> Verdict:
+    def _queues(self) -> HealthVerdict:
         for controller in self._controllers:
             seconds = controller.queue.standing_seconds()
             if seconds > WORK_SECONDS:
@@ -151,7 +151,7 @@ class Process:
         oldest = max((each.queue.oldest_seconds() for each in self._controllers), default=0.0)
         return well(f"{quantity(waiting, 'key waits', 'keys wait')}, the oldest for {oldest:.0f} s")
 
-    def _watches(self) -> Verdict:
+    def _watches(self) -> HealthVerdict:
         for cache in self._caches:
             if cache.is_dead:
                 return ill(f"the watch of {cache.kind} has ended")
@@ -160,22 +160,22 @@ class Process:
                 return ill(f"the watch of {cache.kind} has hung for {seconds:.0f} s")
         return well(quantity(len(self._caches), "watch", "watches"))
 
-    def _api_server(self) -> Verdict:
+    def _api_server(self) -> HealthVerdict:
         seconds = self._answered_ago()
         if seconds is None:
             return ill("it has not answered yet")
         words = f"it last answered {seconds:.0f} s ago"
         return well(words) if seconds <= ANSWER_SECONDS else ill(words)
 
-    def _accounts(self) -> Verdict:
+    def _accounts(self) -> HealthVerdict:
         return well() if self._may_act else ill("the process may not act as its accounts yet; its log says why")
 
-    def _caches_complete(self) -> Verdict:
+    def _caches_complete(self) -> HealthVerdict:
         missing = sorted({cache.kind for cache in self._caches if not cache.has_synced})
         if missing:
             return ill(f"not complete: {', '.join(missing)}")
         return well(f"{len(self._caches)} complete" if self._caches else "none is kept: who stands by has none")
 
-    def _leader(self) -> Verdict:
+    def _leader(self) -> HealthVerdict:
         led = [each.name for each in self._electors if each.leads]
         return well(f"holds {', '.join(led)}" if led else "stands by")

@@ -40,7 +40,7 @@ ALL_CHECKS: Final = (
 
 
 @dataclass(frozen=True, kw_only=True)
-class Look:
+class ChecksObservation:
     """image_digest: what the machine says it runs, None while it says nothing usable."""
 
     findings: tuple[Finding, ...]
@@ -55,7 +55,7 @@ def look_at(
     clock_skew_seconds: float | None,
     *,
     has_ntp_servers: bool,
-) -> Look:
+) -> ChecksObservation:
     """Everything at this moment; only the first, about the facts themselves, while there are none.
 
     image: the one that the server's order names, from which the expected digest comes. Server.status.imageDigest is
@@ -63,7 +63,7 @@ def look_at(
     """
     facts, finding = read_facts(node)
     if facts is None:
-        return Look(findings=(finding,))
+        return ChecksObservation(findings=(finding,))
     settings = pool.spec.verification
     ref, digest = _ordered(server, image)
     system = check_system(
@@ -76,7 +76,7 @@ def look_at(
         has_ntp_servers=has_ntp_servers,
     )
     hardware = check_hardware(server, settings.expected, facts)
-    return Look(
+    return ChecksObservation(
         findings=(finding, check_credential(server), *system, *hardware, *check_gpus(settings, facts)),
         image_digest=facts.image_digest[:71],
     )

@@ -20,11 +20,11 @@ from provisioner.image.driver.layer import index, install_files
 from provisioner.image.driver.modinfo import read_modinfo
 from provisioner.image.driver.obtain import Obtained, obtain
 from provisioner.image.driver.packages import Terms, terms_of, unpack, upstream, with_files
-from provisioner.image.driver.plan import Wanted
+from provisioner.image.driver.plan import WantedDriver
 from provisioner.image.driver.recipe import DriverRecipe
 from provisioner.image.driver.sign import ModuleKey, split, verify_module
 from provisioner.image.driver.trim import clear_setuid, firmware_rules, keep, lay_out, must_have_targets
-from provisioner.image.foreign import Foreign
+from provisioner.image.foreign import ForeignPrograms
 from provisioner.image.gates.packages import records
 from provisioner.image.gates.packages.installed import InstalledPackage
 from provisioner.image.gates.packages.records import Records
@@ -75,7 +75,7 @@ def build_driver(
     recipe: Recipe,
     base: Base,
     choices: Choices,
-    foreign: Foreign,
+    foreign: ForeignPrograms,
     module_key: ModuleKey | None,
     folder: Path,
     cache: Path,
@@ -94,7 +94,7 @@ def build_driver(
         if folder.is_dir() and not force:
             folder.touch()
             return DriverTree(folder)
-        wanted = Wanted(choices=choices, source=source, release=base.versions["kernel"])
+        wanted = WantedDriver(choices=choices, source=source, release=base.versions["kernel"])
         tools = cache / "driver-tools" / tools_fingerprint(wanted)
         if force:
             shutil.rmtree(tools, ignore_errors=True)
@@ -117,7 +117,7 @@ def build_driver(
     return DriverTree(folder)
 
 
-def _lay_out(obtained: Obtained, wanted: Wanted, work: Path) -> tuple[Path, Records]:
+def _lay_out(obtained: Obtained, wanted: WantedDriver, work: Path) -> tuple[Path, Records]:
     """All packages but those that are only compiled from, each file where it belongs; and what packages they are."""
     unpacked, laid_out = work / "unpacked", work / "laid-out"
     compiled = wanted.source.source.package if wanted.source.source else None
@@ -136,11 +136,11 @@ def _lay_out(obtained: Obtained, wanted: Wanted, work: Path) -> tuple[Path, Reco
 def _modules(
     recipe: Recipe,
     driver: DriverRecipe,
-    wanted: Wanted,
+    wanted: WantedDriver,
     obtained: Obtained,
     laid_out: Path,
     cache: Path,
-    foreign: Foreign,
+    foreign: ForeignPrograms,
 ) -> dict[str, bytes]:
     """The wanted modules by name: compiled here, or as the distribution has built and signed them."""
     names = names_of(driver.modules)
@@ -169,7 +169,7 @@ def _modules(
 
 def _fill(
     driver: DriverRecipe,
-    wanted: Wanted,
+    wanted: WantedDriver,
     described: Records,
     modules: Mapping[str, bytes],
     module_key: ModuleKey | None,

@@ -13,19 +13,19 @@ from provisioner.image.command import run
 from provisioner.image.driver.obtain import Obtained
 from provisioner.image.driver.packages import unpack
 from provisioner.image.driver.plan import COMPILED, compile_command, compile_environment
-from provisioner.image.driver.recipe import Replacement, Source
-from provisioner.image.foreign import Foreign
+from provisioner.image.driver.recipe import ModuleSource, Replacement
+from provisioner.image.foreign import ForeignPrograms
 
 
 def compile_modules(
     obtained: Obtained,
-    source: Source,
+    source: ModuleSource,
     modules: Sequence[str],
     release: str,
     architecture: Architecture,
     source_date_epoch: int,
     folder: Path,
-    foreign: Foreign,
+    foreign: ForeignPrograms,
     jobs: int | None = None,
 ) -> Path:
     """Compile into `folder`, which appears only when it is whole: `<module>.ko` for each, without debug information.
@@ -89,7 +89,7 @@ def unpack_headers(obtained: Obtained, release: str, architecture: Architecture)
     return {**found, "architecture": architecture}
 
 
-def _unpack_source(obtained: Obtained, source: Source, place: Path) -> None:
+def _unpack_source(obtained: Obtained, source: ModuleSource, place: Path) -> None:
     unpack(obtained.package(source.package), place / "package")
     run(
         ["tar", "--extract", "--no-same-owner", f"--file={place / 'package' / source.archive}", f"--directory={place}"],

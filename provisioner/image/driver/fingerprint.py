@@ -7,7 +7,7 @@ from pathlib import Path
 
 from provisioner.api.errors import NeedsHuman
 from provisioner.image.driver.obtain import Obtained
-from provisioner.image.driver.plan import Wanted, obtain_command
+from provisioner.image.driver.plan import WantedDriver, obtain_command
 from provisioner.image.inputs import Fingerprint
 from provisioner.image.plan import Choices
 from provisioner.image.recipe import Recipe
@@ -67,7 +67,7 @@ def _rules(recipe: Recipe) -> tuple[object, ...]:
     )
 
 
-def tools_fingerprint(wanted: Wanted) -> str:
+def tools_fingerprint(wanted: WantedDriver) -> str:
     """What is obtained, by the command that does it: packages are those of the day on which it ran."""
     fingerprint = Fingerprint("driver tools")
     for word in obtain_command(wanted, Path("target")):
@@ -75,7 +75,7 @@ def tools_fingerprint(wanted: Wanted) -> str:
     return fingerprint.hexdigest()
 
 
-def modules_fingerprint(recipe: Recipe, wanted: Wanted, obtained: Obtained) -> str:
+def modules_fingerprint(recipe: Recipe, wanted: WantedDriver, obtained: Obtained) -> str:
     """What modules are compiled of: source and headers, by content; compiler and tools, by their versions."""
     source, driver = wanted.source.source, recipe.driver
     assert source is not None  # noqa: S101 - only what is compiled is asked for

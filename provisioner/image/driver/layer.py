@@ -9,7 +9,7 @@ from pathlib import Path, PurePosixPath
 from provisioner.api.errors import NeedsHuman
 from provisioner.image.command import run
 from provisioner.image.driver.recipe import DriverRecipe
-from provisioner.image.foreign import Foreign
+from provisioner.image.foreign import ForeignPrograms
 from provisioner.image.modules import KernelModules, module_name
 from provisioner.image.root import copy_tree
 
@@ -57,7 +57,9 @@ def _unit_file(unit: str, root: Path, base: Path) -> str:
     )
 
 
-def index(root: Path, base: Path, release: str, foreign: Foreign, environment: Mapping[str, str], work: Path) -> None:
+def index(
+    root: Path, base: Path, release: str, foreign: ForeignPrograms, environment: Mapping[str, str], work: Path
+) -> None:
     """Write what modprobe and the loader look up, of base and layer together, into the layer.
 
     The loader's cache is not for the loader, which finds these libraries without: it is where the container toolkit

@@ -9,8 +9,8 @@ from pathlib import Path
 
 from provisioner.api.errors import NeedsHuman
 from provisioner.image.command import clean_environment, run
-from provisioner.image.driver.plan import Wanted, obtain_command
-from provisioner.image.foreign import Foreign
+from provisioner.image.driver.plan import WantedDriver, obtain_command
+from provisioner.image.foreign import ForeignPrograms
 from provisioner.image.plan import DEBS
 
 
@@ -35,7 +35,7 @@ class Obtained:
         )
 
 
-def obtain(wanted: Wanted, source_date_epoch: int, folder: Path, foreign: Foreign) -> Obtained:
+def obtain(wanted: WantedDriver, source_date_epoch: int, folder: Path, foreign: ForeignPrograms) -> Obtained:
     """Make `folder`, which appears only when it is whole; what is there already is taken.
 
     Raises: NeedsHuman if the archive cannot be reached or lacks a package.

@@ -10,7 +10,7 @@ from pathlib import Path
 
 from provisioner.api.errors import NeedsHuman
 from provisioner.image.command import run
-from provisioner.image.driver.recipe import Licence, Move
+from provisioner.image.driver.recipe import FileMove, Licence
 from provisioner.image.driver.trim import moved
 from provisioner.image.gates.packages.records import Records, describe_package
 
@@ -35,7 +35,7 @@ def upstream(version: str) -> str:
     return version.split(":", 1)[-1].rsplit("-", 1)[0]
 
 
-def unpack(file: Path, target: Path, moves: Sequence[Move] = ()) -> Records:
+def unpack(file: Path, target: Path, moves: Sequence[FileMove] = ()) -> Records:
     """Unpack a package's files (none of its scripts runs), and say what it is, its files where `moves` bring them."""
     damaged = "the download is damaged; build again with --force"
     target.mkdir(parents=True, exist_ok=True)

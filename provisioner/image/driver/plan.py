@@ -8,8 +8,8 @@ from dataclasses import dataclass
 from pathlib import Path, PurePosixPath
 
 from provisioner.image.command import clean_environment
-from provisioner.image.driver.recipe import RELEASE, DriverRecipe, DriverSource, Source
-from provisioner.image.mirror import Source as Archive
+from provisioner.image.driver.recipe import RELEASE, DriverRecipe, DriverSource, ModuleSource
+from provisioner.image.mirror import AptSource as Archive
 from provisioner.image.plan import DEBS, KEYRINGS, Choices
 from provisioner.image.tables import names_of
 
@@ -18,7 +18,7 @@ COMPILED = PurePosixPath("/driver")
 
 
 @dataclass(frozen=True, kw_only=True)
-class Wanted:
+class WantedDriver:
     """What is obtained: for which kernel release, and of which recipe's source."""
 
     choices: Choices
@@ -34,7 +34,7 @@ class Wanted:
         )
 
 
-def obtain_command(wanted: Wanted, target: Path) -> list[str]:
+def obtain_command(wanted: WantedDriver, target: Path) -> list[str]:
     """mmdebstrap: a chroot with the compiler (or nothing but apt, for a driver that is prebuilt), and in it, in the
     folder `DEBS`, the driver's packages as files: they are unpacked, never installed."""
     distribution, source = wanted.choices.distribution, wanted.source
@@ -59,7 +59,7 @@ def obtain_command(wanted: Wanted, target: Path) -> list[str]:
     ]
 
 
-def _download(wanted: Wanted) -> str:
+def _download(wanted: WantedDriver) -> str:
     source, release = wanted.source, wanted.release
     packages = [*source.packages(release), *([source.source.package] if source.source else [])]
     words = [shlex.join(packages)]
@@ -82,7 +82,7 @@ def plan_driver(driver: DriverRecipe, choices: Choices) -> list[list[str]]:
 
     Raises: NotFound, NeedsHuman as `DriverRecipe.source`.
     """
-    wanted = Wanted(choices=choices, source=driver.source(choices.distribution.name), release="RELEASE")
+    wanted = WantedDriver(choices=choices, source=driver.source(choices.distribution.name), release="RELEASE")
     commands = [obtain_command(wanted, Path("driver"))]
     if wanted.source.source is not None:
         headers = {"sources": "/usr/src/SOURCES", "output": "/usr/src/HEADERS", "architecture": choices.architecture}
@@ -91,7 +91,7 @@ def plan_driver(driver: DriverRecipe, choices: Choices) -> list[list[str]]:
     return commands
 
 
-def compile_command(source: Source, modules: Iterable[str], headers: Mapping[str, str], jobs: int) -> list[str]:
+def compile_command(source: ModuleSource, modules: Iterable[str], headers: Mapping[str, str], jobs: int) -> list[str]:
     """make, as it is run in the chroot. `headers`: the folders `sources` and `output` of the kernel's headers."""
     return [
         "make",

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from typing import Final, Literal, cast, get_args
 
 from provisioner.api.errors import NeedsHuman, NotFound
-from provisioner.image.tables import Group, Table, names_of
+from provisioner.image.tables import RecipeGroup, TomlTable, names_of
 
 Obtain = Literal["build", "prebuilt"]
 """`build`: modules are compiled against the image's own kernel. `prebuilt`: the distribution has them, signed."""
@@ -34,7 +34,7 @@ class ModuleOptions:
 
 
 @dataclass(frozen=True)
-class Move:
+class FileMove:
     """Files in the folder `source` go to `target`; of several `*` in each, one stands for what the other matched."""
 
     reason: str
@@ -65,7 +65,7 @@ class Licence:
 
 
 @dataclass(frozen=True, kw_only=True)
-class Source:
+class ModuleSource:
     """Modules to be compiled: package, the archive in it, and the folder in that where `make` is called."""
 
     package: str
@@ -73,7 +73,7 @@ class Source:
     folder: str
     headers: str
     header_packages: tuple[str, ...]
-    tools: tuple[Group, ...]
+    tools: tuple[RecipeGroup, ...]
     replace: tuple[Replacement, ...]
 
 
@@ -89,11 +89,11 @@ class DriverSource:
     obtain: Obtain
     version: str
     components: tuple[str, ...]
-    install: tuple[Group, ...]
-    dependencies: tuple[Group, ...]
-    lacking: tuple[Group, ...]
-    move: tuple[Move, ...]
-    source: Source | None
+    install: tuple[RecipeGroup, ...]
+    dependencies: tuple[RecipeGroup, ...]
+    lacking: tuple[RecipeGroup, ...]
+    move: tuple[FileMove, ...]
+    source: ModuleSource | None
 
     def packages(self, release: str) -> tuple[str, ...]:
         """The packages that are unpacked, for a kernel of that release."""
@@ -111,13 +111,13 @@ class DriverRecipe:
 
     modules_folder: str
     """Below /usr/lib/modules/<release>."""
-    modules: tuple[Group, ...]
+    modules: tuple[RecipeGroup, ...]
     firmware: tuple[Firmware, ...]
-    keep: tuple[Group, ...]
-    clear_setuid: tuple[Group, ...]
+    keep: tuple[RecipeGroup, ...]
+    clear_setuid: tuple[RecipeGroup, ...]
     options: tuple[ModuleOptions, ...]
-    blacklist: tuple[Group, ...]
-    enable: tuple[tuple[str, Group], ...]
+    blacklist: tuple[RecipeGroup, ...]
+    enable: tuple[tuple[str, RecipeGroup], ...]
     """Units by the target that starts them."""
     licences: tuple[Licence, ...]
     container_toolkit: bool
@@ -144,7 +144,7 @@ class DriverRecipe:
         return found
 
 
-def parse_driver(table: Table) -> DriverRecipe:
+def parse_driver(table: TomlTable) -> DriverRecipe:
     """The table `[driver]`. Raises: NeedsHuman naming a key that is missing, empty or of another type."""
     distributions = table.table("distribution")
     return DriverRecipe(
@@ -162,7 +162,8 @@ def parse_driver(table: Table) -> DriverRecipe:
         ),
         blacklist=table.groups("blacklist", "reason", "modules"),
         enable=tuple(
-            (each.text("target"), Group(each.reason("purpose"), each.texts("units"))) for each in table.tables("enable")
+            (each.text("target"), RecipeGroup(each.reason("purpose"), each.texts("units")))
+            for each in table.tables("enable")
         ),
         licences=tuple(
             Licence(
@@ -175,7 +176,7 @@ def parse_driver(table: Table) -> DriverRecipe:
     )
 
 
-def _source(name: str, table: Table) -> DriverSource:
+def _source(name: str, table: TomlTable) -> DriverSource:
     obtain = table.text("obtain")
     if obtain not in get_args(Obtain):
         raise NeedsHuman(f"{table.path}: obtain is {obtain!r}", hint=f"use one of {', '.join(get_args(Obtain))}")
@@ -187,13 +188,15 @@ def _source(name: str, table: Table) -> DriverSource:
         install=table.groups("install", "purpose", "packages"),
         dependencies=table.groups("dependencies", "purpose", "patterns"),
         lacking=table.groups("lacking", "reason", "packages"),
-        move=tuple(Move(each.reason("reason"), each.text("from"), each.text("to")) for each in table.tables("move")),
+        move=tuple(
+            FileMove(each.reason("reason"), each.text("from"), each.text("to")) for each in table.tables("move")
+        ),
         source=_modules_source(table.table("source")) if obtain == "build" else None,
     )
 
 
-def _modules_source(table: Table) -> Source:
-    return Source(
+def _modules_source(table: TomlTable) -> ModuleSource:
+    return ModuleSource(
         package=table.text("package"),
         archive=table.text("archive"),
         folder=table.text("folder"),

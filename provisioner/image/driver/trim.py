@@ -11,14 +11,14 @@ from fnmatch import fnmatchcase
 from pathlib import Path
 
 from provisioner.api.errors import NeedsHuman
-from provisioner.image.driver.recipe import Firmware, Move
-from provisioner.image.tables import Group
+from provisioner.image.driver.recipe import FileMove, Firmware
+from provisioner.image.tables import RecipeGroup
 
 _MERGED = ("bin", "lib", "lib64", "sbin")
 """Of the base these are links into /usr: a folder of that name in a layer above would hide them."""
 
 
-def moved(path: str, moves: Sequence[Move]) -> str:
+def moved(path: str, moves: Sequence[FileMove]) -> str:
     """Where a file of that path goes; of several moves that match its folder, the first counts.
 
     >>> moved("usr/lib/x86_64-linux-gnu/nvidia/current/a.so", [Move("", "usr/lib/*/nvidia/current", "usr/lib/*")])
@@ -36,7 +36,7 @@ def moved(path: str, moves: Sequence[Move]) -> str:
     return "/".join(parts)
 
 
-def lay_out(unpacked: Path, moves: Sequence[Move], target: Path) -> None:
+def lay_out(unpacked: Path, moves: Sequence[FileMove], target: Path) -> None:
     """Bring all files of `unpacked` to where they belong below `target`.
 
     Raises: NeedsHuman if two files would have one name.
@@ -51,14 +51,14 @@ def lay_out(unpacked: Path, moves: Sequence[Move], target: Path) -> None:
         source.rename(goes)
 
 
-def firmware_rules(firmware: Iterable[Firmware]) -> tuple[Group, ...]:
+def firmware_rules(firmware: Iterable[Firmware]) -> tuple[RecipeGroup, ...]:
     """The rules that keep firmware, one for each of its groups."""
     return tuple(
-        Group(each.reason, tuple(f"usr/lib/firmware/nvidia/*/{name}" for name in each.files)) for each in firmware
+        RecipeGroup(each.reason, tuple(f"usr/lib/firmware/nvidia/*/{name}" for name in each.files)) for each in firmware
     )
 
 
-def keep(laid_out: Path, rules: Iterable[Group], target: Path) -> None:
+def keep(laid_out: Path, rules: Iterable[RecipeGroup], target: Path) -> None:
     """Copy what a rule matches into `target`, folders with all that is in them, links as links.
 
     Raises: NeedsHuman naming a rule that matches nothing: it was meant to.
@@ -83,7 +83,7 @@ def _files(path: Path) -> list[Path]:
     return [file for file in path.rglob("*") if file.is_symlink() or not file.is_dir()]
 
 
-def clear_setuid(root: Path, rules: Iterable[Group]) -> None:
+def clear_setuid(root: Path, rules: Iterable[RecipeGroup]) -> None:
     """Take the set-uid and set-gid bits of what the rules match."""
     for rule in rules:
         for pattern in rule.names:

@@ -9,7 +9,7 @@ from provisioner.api.errors import NotFound, Refused
 from provisioner.api.values import Sha256Digest
 from provisioner.image.finished import store
 from provisioner.image.finished.manifest import MANIFEST, SIGNATURE, Manifest, decode, digest_of
-from provisioner.image.finished.sign import Verifier
+from provisioner.image.finished.sign import SignatureVerifier
 
 
 @dataclass(frozen=True)
@@ -21,7 +21,7 @@ class Checked:
     signature: str
 
 
-def check_image(folder: Path, key: Verifier, *, contents: bool = True) -> Checked:
+def check_image(folder: Path, key: SignatureVerifier, *, contents: bool = True) -> Checked:
     """Check signature, folder name, sizes and (unless `contents` is false) digests of all parts, documents too.
 
     Raises: NotFound if a file is missing; Refused with what was observed and expected.

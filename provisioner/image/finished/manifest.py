@@ -56,7 +56,7 @@ _HINT: Final = "publish the image again from its build"
 
 
 @dataclass(frozen=True)
-class File:
+class FileDigest:
     """Digest (64 hexadecimal digits) and size of one file of the image."""
 
     sha256: str
@@ -68,11 +68,11 @@ class Layer:
     """A squashfs, one of those that make the root together."""
 
     name: str
-    file: File
+    file: FileDigest
 
 
 @dataclass(frozen=True)
-class Part:
+class ImagePart:
     """What of an image is fetched, or kept beside it, as one file. `path`: below the store.
 
     `name`: kernel, stage1, layer.NAME, document.NAME; root of format 1.
@@ -80,7 +80,7 @@ class Part:
 
     name: str
     path: str
-    file: File
+    file: FileDigest
 
     @property
     def is_document(self) -> bool:
@@ -95,26 +95,26 @@ class Manifest:
     recipe: str
     distribution: str
     architecture: Architecture
-    kernel: File
-    stage1: File
+    kernel: FileDigest
+    stage1: FileDigest
     layers: tuple[Layer, ...]
-    documents: Mapping[str, File] = field(default_factory=dict)
+    documents: Mapping[str, FileDigest] = field(default_factory=dict)
     kernel_arguments: tuple[str, ...] = ()
     versions: Mapping[str, str] = field(default_factory=dict)
     format: Format = 2
 
-    def files(self) -> dict[str, File]:
+    def files(self) -> dict[str, FileDigest]:
         """By key of the manifest, in its order: kernel, stage1, layer.NAME…, document.NAME…; root of format 1."""
         found = {"kernel": self.kernel, "stage1": self.stage1}
         found |= {self._key_of(layer): layer.file for layer in self.layers}
         return found | {f"document.{name}": file for name, file in sorted(self.documents.items())}
 
-    def parts(self) -> tuple[Part, ...]:
+    def parts(self) -> tuple[ImagePart, ...]:
         """All files with their paths in a store. Raises: Refused if the manifest cannot be written."""
         if self.format == 2:
-            return tuple(Part(name, part_path(file.sha256), file) for name, file in self.files().items())
+            return tuple(ImagePart(name, part_path(file.sha256), file) for name, file in self.files().items())
         folder = digest_of(self.encode()).replace(":", "-")
-        return tuple(Part(name, f"{folder}/{FILES[name]}", file) for name, file in self.files().items())
+        return tuple(ImagePart(name, f"{folder}/{FILES[name]}", file) for name, file in self.files().items())
 
     def encode(self) -> bytes:
         """The manifest's text. Raises: Refused if it would not be read back."""
@@ -206,12 +206,12 @@ def _take(values: dict[str, str], key: str, pattern: re.Pattern[str]) -> str:
     return value
 
 
-def _file(values: dict[str, str], key: str) -> File:
+def _file(values: dict[str, str], key: str) -> FileDigest:
     sha256, size = _take(values, key, _FILE).split(" ")
-    return File(sha256, int(size))
+    return FileDigest(sha256, int(size))
 
 
-def _named_files(values: dict[str, str], kind: str, most: int) -> dict[str, File]:
+def _named_files(values: dict[str, str], kind: str, most: int) -> dict[str, FileDigest]:
     keys = [key for key in values if key.startswith(f"{kind}.")]
     if len(keys) > most:
         raise Refused(f"the manifest has {len(keys)} {kind}s, more than {most}", hint=_HINT)
@@ -232,7 +232,7 @@ def _layers(values: dict[str, str]) -> tuple[Layer, ...]:
     return layers
 
 
-def _refuse_contradictions(files: Mapping[str, File]) -> None:
+def _refuse_contradictions(files: Mapping[str, FileDigest]) -> None:
     """Parts are kept by digest: one digest has one size."""
     sizes: dict[str, int] = {}
     for key, file in files.items():

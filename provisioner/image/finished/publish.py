@@ -14,8 +14,8 @@ from provisioner.api.meta import ObjectMeta
 from provisioner.attestation.authenticode import authenticode_sha256
 from provisioner.image.finished import store
 from provisioner.image.finished.check import Checked, check_image
-from provisioner.image.finished.manifest import MANIFEST, Part
-from provisioner.image.finished.sign import Verifier
+from provisioner.image.finished.manifest import MANIFEST, ImagePart
+from provisioner.image.finished.sign import SignatureVerifier
 
 FIELD_MANAGER: Final = "provisioner-image"
 
@@ -73,11 +73,11 @@ def _measurements(kernel: bytes) -> Measurements | None:
         return None
 
 
-def _artifact(part: Part) -> Artifact:
+def _artifact(part: ImagePart) -> Artifact:
     return Artifact(path=part.path, sha256=f"sha256:{part.file.sha256}", size_bytes=part.file.size_bytes)
 
 
-def _named(parts: Mapping[str, Part], prefix: str) -> tuple[NamedArtifact, ...]:
+def _named(parts: Mapping[str, ImagePart], prefix: str) -> tuple[NamedArtifact, ...]:
     return tuple(
         NamedArtifact(name=name.removeprefix(prefix), **vars(_artifact(part)))
         for name, part in parts.items()
@@ -85,7 +85,7 @@ def _named(parts: Mapping[str, Part], prefix: str) -> tuple[NamedArtifact, ...]:
     )
 
 
-def publish_image(source: Path, destination: Path, key: Verifier, cluster: Applies) -> Published:
+def publish_image(source: Path, destination: Path, key: SignatureVerifier, cluster: Applies) -> Published:
     """Copy the image into the store at `destination` (a no-op if it lies there) and apply its Image object.
 
     Doing it again changes nothing. Raises: Refused or NotFound, before anything was written, for an image that is not

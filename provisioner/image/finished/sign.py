@@ -30,7 +30,7 @@ MOST_KEYS: Final = 4
 """In one file: the old and the new one while they are exchanged, and room for a second site's."""
 
 
-class Verifier(Protocol):
+class SignatureVerifier(Protocol):
     """Who can tell whether a manifest was signed by somebody who is believed: a key, or several of them."""
 
     def verify(self, message: bytes, signature: str) -> None:

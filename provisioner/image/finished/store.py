@@ -28,9 +28,9 @@ from provisioner.image.finished.manifest import (
     MANIFEST,
     PARTS,
     SIGNATURE,
-    File,
+    FileDigest,
+    ImagePart,
     Manifest,
-    Part,
     decode,
     digest_of,
     part_path,
@@ -52,7 +52,7 @@ def digest_of_folder(folder: Path) -> Sha256Digest | None:
     return Sha256Digest(f"sha256:{match[1]}") if match else None
 
 
-def part_file(folder: Path, manifest: Manifest, part: Part) -> Path:
+def part_file(folder: Path, manifest: Manifest, part: ImagePart) -> Path:
     """Where a part of the image in `folder` lies: in the folder (format 1), or in the store that the folder is in."""
     return folder / FILES[part.name] if manifest.format == 1 else folder.parent / part.path
 
@@ -73,10 +73,10 @@ def layer_files(folder: Path) -> list[Path]:
     return [file for name, file in part_files(folder).items() if name == "root" or name.startswith("layer.")]
 
 
-def measure(file: Path) -> File:
+def measure(file: Path) -> FileDigest:
     """Digest and size of a file."""
     with file.open("rb") as stream:
-        return File(hashlib.file_digest(stream, "sha256").hexdigest(), file.stat().st_size)
+        return FileDigest(hashlib.file_digest(stream, "sha256").hexdigest(), file.stat().st_size)
 
 
 @contextmanager
@@ -151,7 +151,7 @@ def write_signature(folder: Path, signature: str) -> Path:
     return target
 
 
-def put_part(store: Path, source: Path, expected: File) -> Path:
+def put_part(store: Path, source: Path, expected: FileDigest) -> Path:
     """Copy one part into `store`, whose lock the caller holds. One that is there and whole stays.
 
     Raises: Refused if `source` is not what is expected.
@@ -179,7 +179,7 @@ def put_part(store: Path, source: Path, expected: File) -> Path:
     return target
 
 
-def write_whole(target: Path, pieces: Iterable[bytes]) -> File:
+def write_whole(target: Path, pieces: Iterable[bytes]) -> FileDigest:
     """Write `pieces` into a new file that all may read, down to the disk. Returns: what was written."""
     whole, size = hashlib.sha256(), 0
     with target.open("xb") as writer:
@@ -189,7 +189,7 @@ def write_whole(target: Path, pieces: Iterable[bytes]) -> File:
         writer.flush()
         os.fsync(writer.fileno())
     target.chmod(0o644)
-    return File(whole.hexdigest(), size)
+    return FileDigest(whole.hexdigest(), size)
 
 
 def _pieces(file: Path) -> Iterator[bytes]:

@@ -6,10 +6,10 @@ import re
 from collections.abc import Iterable, Mapping
 from functools import lru_cache
 
-from provisioner.image.tables import Group
+from provisioner.image.tables import RecipeGroup
 
 
-def reasons(groups: Iterable[Group]) -> dict[str, str]:
+def reasons(groups: Iterable[RecipeGroup]) -> dict[str, str]:
     """Name → why, of all groups of a recipe."""
     return {name: group.why for group in groups for name in group.names}
 

@@ -14,7 +14,7 @@ _TOLD: Final = 50
 
 
 @dataclass(frozen=True, order=True)
-class Failure:
+class GateFailure:
     """`gate` is its name; `object` what it looked at, most often a path relative to the root."""
 
     gate: str
@@ -33,7 +33,7 @@ class Failure:
 class GatesFailed(NeedsHuman):
     """A build that is not to be published; `failures` are all that was found, by all gates."""
 
-    def __init__(self, image: str, failures: Sequence[Failure]) -> None:
+    def __init__(self, image: str, failures: Sequence[GateFailure]) -> None:
         gates = list(dict.fromkeys(failure.gate for failure in failures))
         told = []
         for gate in gates:

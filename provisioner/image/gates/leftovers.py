@@ -12,9 +12,9 @@ from typing import Final
 
 from provisioner.api.wording import quantity
 from provisioner.image.gates.allowed import reason_for
-from provisioner.image.gates.failure import Failure
+from provisioner.image.gates.failure import GateFailure
 from provisioner.image.gates.read.squashfs import Squashfs
-from provisioner.image.gates.read.tree import Entry, Tree
+from provisioner.image.gates.read.tree import Tree, TreeEntry
 
 GATE: Final = "leftovers"
 TIMES: Final = "times"
@@ -51,12 +51,12 @@ _HASH_BASED, _CHECKED = 0b01, 0b10
 _DAY_SECONDS: Final = 86400
 
 
-def check_leftovers(tree: Tree, kept: Mapping[str, str]) -> Iterator[Failure]:
+def check_leftovers(tree: Tree, kept: Mapping[str, str]) -> Iterator[GateFailure]:
     """`kept`: paths that may stay, with the reason."""
     for entry in tree.files():
         what = reason_for(entry.path, _LEFT)
         if what is not None and reason_for(entry.path, kept) is None:
-            yield Failure(
+            yield GateFailure(
                 GATE,
                 f"/{entry.path}",
                 f"{what}, {entry.size_bytes} bytes",
@@ -65,14 +65,14 @@ def check_leftovers(tree: Tree, kept: Mapping[str, str]) -> Iterator[Failure]:
             )
 
 
-def check_times(tree: Tree, epoch: int) -> Iterator[Failure]:
+def check_times(tree: Tree, epoch: int) -> Iterator[GateFailure]:
     """Nothing says a time after the recipe's `source-date-epoch`, in seconds: it would be another one at each build."""
     day = epoch // _DAY_SECONDS
     for line in tree.text("etc/shadow").splitlines():
         name, _, rest = line.partition(":")
         changed = rest.split(":")[1:2]
         if changed and changed[0].isdigit() and int(changed[0]) > day:
-            yield Failure(
+            yield GateFailure(
                 TIMES,
                 "/etc/shadow",
                 f"account {name!r} was changed on day {changed[0]}",
@@ -82,7 +82,7 @@ def check_times(tree: Tree, epoch: int) -> Iterator[Failure]:
     for entry in tree.files():
         # gzip writes when it packed: bytes 4 to 8 of its header. Source: RFC 1952.
         if entry.head[:3] == b"\x1f\x8b\x08" and (packed := int.from_bytes(entry.head[4:8], "little")) > epoch:
-            yield Failure(
+            yield GateFailure(
                 TIMES,
                 f"/{entry.path}",
                 f"packed at {packed}",
@@ -91,19 +91,19 @@ def check_times(tree: Tree, epoch: int) -> Iterator[Failure]:
             )
 
 
-def check_packed_times(packed: Mapping[str, Squashfs], epoch: int) -> Iterator[Failure]:
+def check_packed_times(packed: Mapping[str, Squashfs], epoch: int) -> Iterator[GateFailure]:
     """Every file of every layer, and the layer itself, is as old as the recipe says: `epoch`, in seconds."""
     remedy = "pack it with mksquashfs -all-time and -mkfs-time"
     for layer, squashfs in packed.items():
         if squashfs.made > epoch:
-            yield Failure(TIMES, f"layer {layer}", f"made at {squashfs.made}", f"{epoch} or before", remedy)
+            yield GateFailure(TIMES, f"layer {layer}", f"made at {squashfs.made}", f"{epoch} or before", remedy)
         newer = [file for file in squashfs.files if file.changed > epoch]
         if newer:
             observed = f"{quantity(len(newer), 'file')} changed after it, /{newer[0].path} at {newer[0].changed}"
-            yield Failure(TIMES, f"layer {layer}", observed, f"{epoch} or before", remedy)
+            yield GateFailure(TIMES, f"layer {layer}", observed, f"{epoch} or before", remedy)
 
 
-def check_python(tree: Tree) -> Iterator[Failure]:
+def check_python(tree: Tree) -> Iterator[GateFailure]:
     """Byte-code is taken unchecked on a server: it must be that of the source beside it, and be there."""
     for entry in tree.files():
         path = PurePosixPath(entry.path)
@@ -111,15 +111,15 @@ def check_python(tree: Tree) -> Iterator[Failure]:
             yield from _check_compiled(tree, entry, path)
 
 
-def _check_compiled(tree: Tree, entry: Entry, path: PurePosixPath) -> Iterator[Failure]:
+def _check_compiled(tree: Tree, entry: TreeEntry, path: PurePosixPath) -> Iterator[GateFailure]:
     remedy = "compile it after the last change of its source"
     source = f"{path.parent.parent}/{path.name.split('.', 1)[0]}.py"
     if path.parent.name != "__pycache__" or source not in tree.entries:
-        yield Failure(PYTHON, f"/{entry.path}", "no source beside it", f"/{source}", "remove one with the other")
+        yield GateFailure(PYTHON, f"/{entry.path}", "no source beside it", f"/{source}", "remove one with the other")
         return
     flags = int.from_bytes(entry.head[4:8], "little")
     if len(entry.head) < _PYC_HEADER or not flags & _HASH_BASED or flags & _CHECKED:
-        yield Failure(
+        yield GateFailure(
             PYTHON,
             f"/{entry.path}",
             "it goes by the time of its source, or is checked at each start",
@@ -130,4 +130,4 @@ def _check_compiled(tree: Tree, entry: Entry, path: PurePosixPath) -> Iterator[F
     # Keyed with the magic number of the Python that compiled it, which need not be the one that runs here.
     expected = _imp.source_hash(int.from_bytes(entry.head[:4], "little"), tree.content(source))
     if entry.head[8:_PYC_HEADER] != expected:
-        yield Failure(PYTHON, f"/{entry.path}", "compiled from another source", f"that of /{source}", remedy)
+        yield GateFailure(PYTHON, f"/{entry.path}", "compiled from another source", f"that of /{source}", remedy)

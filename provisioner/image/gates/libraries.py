@@ -12,7 +12,7 @@ from typing import Final
 from provisioner.api.server import Architecture
 from provisioner.image.elf import Linkage, read_architecture
 from provisioner.image.gates.allowed import matching, reason_for
-from provisioner.image.gates.failure import Failure
+from provisioner.image.gates.failure import GateFailure
 from provisioner.image.gates.read.tree import Tree
 
 GATE: Final = "libraries"
@@ -22,14 +22,14 @@ _TRIPLETS: Final[Mapping[Architecture, str]] = {"x86_64": "x86_64-linux-gnu", "a
 _NESTING: Final = 8
 
 
-def check_libraries(tree: Tree, architecture: Architecture, allowed: Mapping[str, str]) -> Iterator[Failure]:
+def check_libraries(tree: Tree, architecture: Architecture, allowed: Mapping[str, str]) -> Iterator[GateFailure]:
     """`allowed`: `<soname>`, or `<path>: <soname>`, → reason."""
     programs: dict[str, Linkage] = {}
     for entry in tree.files():
         if entry.path.startswith(_FIRMWARE) or not (entry.linkage or entry.damaged):
             continue
         if entry.linkage is None:
-            yield Failure(
+            yield GateFailure(
                 GATE,
                 f"/{entry.path}",
                 entry.damaged,
@@ -37,7 +37,7 @@ def check_libraries(tree: Tree, architecture: Architecture, allowed: Mapping[str
                 "add it to root.remove",
             )
         elif (made_for := read_architecture(entry.head)) != architecture:
-            yield Failure(
+            yield GateFailure(
                 GATE,
                 f"/{entry.path}",
                 f"made for {made_for or 'an unknown machine'}",
@@ -52,7 +52,7 @@ def check_libraries(tree: Tree, architecture: Architecture, allowed: Mapping[str
             if linked.found(path, name) or linked.is_loaded_before(path, name):
                 continue
             if reason_for(name, allowed) is None and reason_for(f"{path}: {name}", allowed) is None:
-                yield Failure(
+                yield GateFailure(
                     GATE,
                     f"/{path}",
                     f"needs {name}, which is not in the root",

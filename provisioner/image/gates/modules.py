@@ -11,9 +11,9 @@ from typing import Final
 
 from provisioner.api.errors import Refused
 from provisioner.image.command import clean_environment, require
-from provisioner.image.foreign import Foreign
+from provisioner.image.foreign import ForeignPrograms
 from provisioner.image.gates.allowed import reason_for
-from provisioner.image.gates.failure import Failure
+from provisioner.image.gates.failure import GateFailure
 from provisioner.image.gates.read.kernel_module import KernelModule, read_module
 from provisioner.image.gates.read.tree import Tree
 
@@ -29,7 +29,7 @@ _REMEDY: Final = "add it to root.modules of the recipe (or its package), or corr
 
 
 @dataclass(frozen=True)
-class Probe:
+class ModprobeOutput:
     """What `modprobe --show-depends` said: files that it would load (relative to the root), commands, errors."""
 
     loads: tuple[str, ...] = ()
@@ -37,7 +37,7 @@ class Probe:
     errors: tuple[str, ...] = ()
 
 
-def read_modules(tree: Tree) -> tuple[dict[str, KernelModule], list[Failure]]:
+def read_modules(tree: Tree) -> tuple[dict[str, KernelModule], list[GateFailure]]:
     """All modules of the root, by path; and those that cannot be read."""
     found, failures = {}, []
     for entry in tree.files():
@@ -45,7 +45,9 @@ def read_modules(tree: Tree) -> tuple[dict[str, KernelModule], list[Failure]]:
             try:
                 found[entry.path] = read_module(tree.content(entry.path))
             except Refused as error:
-                failures.append(Failure(GATE, f"/{entry.path}", str(error), "a kernel module", "build the base again"))
+                failures.append(
+                    GateFailure(GATE, f"/{entry.path}", str(error), "a kernel module", "build the base again")
+                )
     return found, failures
 
 
@@ -60,7 +62,7 @@ def asked_for(tree: Tree, release: str, needed: Iterable[str]) -> tuple[str, ...
     return tuple(sorted({*needed, *filter(_NAME.fullmatch, words)}))
 
 
-def probe_modules(root: Path, release: str, names: Iterable[str], foreign: Foreign) -> Probe:
+def probe_modules(root: Path, release: str, names: Iterable[str], foreign: ForeignPrograms) -> ModprobeOutput:
     """A dry run of the root's own modprobe, for all names at once. Loads nothing."""
     require("chroot")
     command = ["chroot", str(root), "modprobe", "--set-version", release, "--show-depends", "--all", *names]
@@ -74,11 +76,11 @@ def probe_modules(root: Path, release: str, names: Iterable[str], foreign: Forei
             env=clean_environment(0),
         )
     except subprocess.TimeoutExpired:
-        return Probe(errors=("modprobe had not ended after 300 s",))
+        return ModprobeOutput(errors=("modprobe had not ended after 300 s",))
     return judge_probe(done.returncode, done.stdout.decode(errors="replace"), done.stderr.decode(errors="replace"))
 
 
-def judge_probe(status: int, said: str, errors: str) -> Probe:
+def judge_probe(status: int, said: str, errors: str) -> ModprobeOutput:
     """Read modprobe's words. A status other than 0 without words is an error, too."""
     loads, commands = [], []
     for line in said.splitlines():
@@ -90,15 +92,15 @@ def judge_probe(status: int, said: str, errors: str) -> Probe:
     told = [match[1] for line in errors.splitlines() if (match := _COMPLAINT.match(line))]
     if status != 0 and not told:
         told = [f"modprobe ended with status {status}: {errors.strip()[:200]}"]
-    return Probe(tuple(dict.fromkeys(loads)), tuple(commands), tuple(told))
+    return ModprobeOutput(tuple(dict.fromkeys(loads)), tuple(commands), tuple(told))
 
 
-def check_modules(tree: Tree, release: str, probe: Probe) -> Iterator[Failure]:
+def check_modules(tree: Tree, release: str, probe: ModprobeOutput) -> Iterator[GateFailure]:
     """All that was asked for resolves, to files of the root; and modules.dep knows all modules of the root."""
     for error in probe.errors:
-        yield Failure(GATE, "modprobe", error, "the module, and all that it needs", _REMEDY)
+        yield GateFailure(GATE, "modprobe", error, "the module, and all that it needs", _REMEDY)
     for command in probe.commands:
-        yield Failure(
+        yield GateFailure(
             GATE,
             "modprobe",
             f"runs {command!r} in place of loading a module",
@@ -107,7 +109,7 @@ def check_modules(tree: Tree, release: str, probe: Probe) -> Iterator[Failure]:
         )
     for path in probe.loads:
         if tree.resolve(path) is None:
-            yield Failure(GATE, f"/{path}", "modprobe would load it, and it is not there", "a file", _REMEDY)
+            yield GateFailure(GATE, f"/{path}", "modprobe would load it, and it is not there", "a file", _REMEDY)
     folder = f"{FOLDER}{release}"
     known = dict(_dependencies(tree.text(f"{folder}/modules.dep")))
     present = {
@@ -116,7 +118,7 @@ def check_modules(tree: Tree, release: str, probe: Probe) -> Iterator[Failure]:
         if entry.path.startswith(f"{folder}/") and entry.path.endswith(".ko")
     }
     for path in sorted(present - known.keys()):
-        yield Failure(
+        yield GateFailure(
             GATE,
             f"/{folder}/{path}",
             "modules.dep does not know it",
@@ -124,12 +126,12 @@ def check_modules(tree: Tree, release: str, probe: Probe) -> Iterator[Failure]:
             "run depmod after the last module was added",
         )
     for path in sorted({needed for each, needs in known.items() for needed in (each, *needs)} - present):
-        yield Failure(GATE, f"/{folder}/{path}", "modules.dep names it, and it is not there", "a file", _REMEDY)
+        yield GateFailure(GATE, f"/{folder}/{path}", "modules.dep names it, and it is not there", "a file", _REMEDY)
 
 
 def check_symbols(
     modules: Mapping[str, KernelModule], kernel: Mapping[str, int | None] | None, allowed: Mapping[str, str]
-) -> Iterator[Failure]:
+) -> Iterator[GateFailure]:
     """Every symbol that a module takes is exported by the kernel, with the same checksum, or by a module of the root.
 
     `kernel` None: its exports are not known (arm64), then symbols are not judged. `allowed`: symbol → reason.
@@ -142,7 +144,7 @@ def check_symbols(
             expected = kernel.get(symbol)
             if symbol in kernel:
                 if checksum is not None and expected is not None and checksum != expected:
-                    yield Failure(
+                    yield GateFailure(
                         SYMBOLS,
                         f"/{path}",
                         f"takes {symbol} with CRC {checksum:08x}",
@@ -150,7 +152,7 @@ def check_symbols(
                         "build the module against the headers of this very kernel",
                     )
             elif symbol not in exported and reason_for(symbol, allowed) is None:
-                yield Failure(
+                yield GateFailure(
                     SYMBOLS,
                     f"/{path}",
                     f"takes {symbol}, which neither kernel nor module exports",
@@ -159,13 +161,15 @@ def check_symbols(
                 )
 
 
-def check_firmware(tree: Tree, modules: Mapping[str, KernelModule], allowed: Mapping[str, str]) -> Iterator[Failure]:
+def check_firmware(
+    tree: Tree, modules: Mapping[str, KernelModule], allowed: Mapping[str, str]
+) -> Iterator[GateFailure]:
     """`allowed`: names below /usr/lib/firmware that may be absent → reason."""
     for path, module in modules.items():
         for name in module.firmware:
             present = any(tree.resolve(f"{_FIRMWARE}/{name}{suffix}") for suffix in _PACKED)
             if not present and reason_for(name, allowed) is None:
-                yield Failure(
+                yield GateFailure(
                     FIRMWARE,
                     f"/{path}",
                     f"names firmware {name}, which is not in the root",

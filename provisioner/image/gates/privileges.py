@@ -10,7 +10,7 @@ from collections.abc import Iterator, Mapping
 from typing import Final
 
 from provisioner.image.gates.allowed import reason_for
-from provisioner.image.gates.failure import Failure
+from provisioner.image.gates.failure import GateFailure
 from provisioner.image.gates.read.tree import Tree
 
 SET_ID: Final = "set-uid"
@@ -19,12 +19,14 @@ WRITABLE: Final = "world-writable"
 _SET_ID, _STICKY, _OTHERS_WRITE = 0o6000, 0o1000, 0o0002
 
 
-def check_privileges(tree: Tree, set_uid: Mapping[str, str], world_writable: Mapping[str, str]) -> Iterator[Failure]:
+def check_privileges(
+    tree: Tree, set_uid: Mapping[str, str], world_writable: Mapping[str, str]
+) -> Iterator[GateFailure]:
     """The allow-lists are those of the recipe: pattern → reason."""
     for entry in tree.entries.values():
         mode, path = entry.mode, entry.path
         if entry.kind == "file" and mode & _SET_ID and reason_for(path, set_uid) is None:
-            yield Failure(
+            yield GateFailure(
                 SET_ID,
                 f"/{path}",
                 f"mode {mode:04o}",
@@ -32,7 +34,7 @@ def check_privileges(tree: Tree, set_uid: Mapping[str, str], world_writable: Map
                 "add it to root.remove of the recipe, or to gates.allow-setuid with the reason",
             )
         if entry.capability:
-            yield Failure(
+            yield GateFailure(
                 CAPABILITIES,
                 f"/{path}",
                 f"security.capability {entry.capability.hex()}",
@@ -40,7 +42,7 @@ def check_privileges(tree: Tree, set_uid: Mapping[str, str], world_writable: Map
                 "remove the package, or give its unit AmbientCapabilities=",
             )
         if entry.kind == "other" and not path.startswith("dev/"):
-            yield Failure(
+            yield GateFailure(
                 WRITABLE,
                 f"/{path}",
                 f"a device, socket or pipe of mode {mode:04o}",
@@ -49,7 +51,7 @@ def check_privileges(tree: Tree, set_uid: Mapping[str, str], world_writable: Map
             )
         if entry.kind in ("file", "folder") and mode & _OTHERS_WRITE:
             if reason_for(path, world_writable) is None:
-                yield Failure(
+                yield GateFailure(
                     WRITABLE,
                     f"/{path}",
                     f"{entry.kind} of mode {mode:04o}",
@@ -57,7 +59,7 @@ def check_privileges(tree: Tree, set_uid: Mapping[str, str], world_writable: Map
                     "correct its mode, or add it to gates.allow-world-writable with the reason",
                 )
             elif entry.kind == "folder" and not mode & _STICKY:
-                yield Failure(
+                yield GateFailure(
                     WRITABLE,
                     f"/{path}",
                     f"folder of mode {mode:04o}",

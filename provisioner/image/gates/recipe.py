@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from provisioner.image.tables import Group, Table
+from provisioner.image.tables import RecipeGroup, TomlTable
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -17,30 +17,30 @@ class GateRules:
 
     root_budget_bytes: int
     stage1_budget_bytes: int
-    needed_modules: tuple[Group, ...]
+    needed_modules: tuple[RecipeGroup, ...]
     """Names of modules that `modprobe --dry-run` must resolve in the merged root, or that the kernel has built in."""
-    needed_files: tuple[Group, ...]
+    needed_files: tuple[RecipeGroup, ...]
     """Patterns of paths of which at least one must match."""
-    forbidden: tuple[Group, ...]
+    forbidden: tuple[RecipeGroup, ...]
     """Patterns of paths of which none may match."""
-    allowed_setuid: tuple[Group, ...]
+    allowed_setuid: tuple[RecipeGroup, ...]
     """Patterns of paths that may be set-uid or set-gid; any other is a failure."""
-    allowed_missing_libraries: tuple[Group, ...]
+    allowed_missing_libraries: tuple[RecipeGroup, ...]
     """Sonames, or `path: soname`, that a program or library may need though no layer has them."""
-    agree: tuple[Group, ...]
-    allowed_world_writable: tuple[Group, ...]
-    allowed_missing_firmware: tuple[Group, ...]
+    agree: tuple[RecipeGroup, ...]
+    allowed_world_writable: tuple[RecipeGroup, ...]
+    allowed_missing_firmware: tuple[RecipeGroup, ...]
     """Patterns of files below usr/lib/firmware that a module names and the image lacks."""
-    allowed_missing_symbols: tuple[Group, ...]
-    allowed_public_keys: tuple[Group, ...]
+    allowed_missing_symbols: tuple[RecipeGroup, ...]
+    allowed_public_keys: tuple[RecipeGroup, ...]
     """Patterns of paths of files that look like a secret, and are public."""
-    allowed_leftovers: tuple[Group, ...]
+    allowed_leftovers: tuple[RecipeGroup, ...]
     """Patterns of paths of caches, logs and the like that must stay."""
-    allowed_vulnerabilities: tuple[Group, ...]
+    allowed_vulnerabilities: tuple[RecipeGroup, ...]
     """Identifiers that are accepted; the reason begins with the day until which: `until 2027-01-31: `."""
 
 
-def parse_gates(table: Table) -> GateRules:
+def parse_gates(table: TomlTable) -> GateRules:
     """Raises: NeedsHuman naming a key that is missing, empty or of another type."""
     return GateRules(
         root_budget_bytes=table.number("root-budget-bytes"),

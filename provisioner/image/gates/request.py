@@ -8,8 +8,8 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from provisioner.api.server import Architecture
-from provisioner.image.finished.manifest import File
-from provisioner.image.foreign import Foreign
+from provisioner.image.finished.manifest import FileDigest
+from provisioner.image.foreign import ForeignPrograms
 from provisioner.image.gates.documents.sizes import SizeReport
 from provisioner.image.gates.packages.records import Records
 from provisioner.image.gates.recipe import GateRules
@@ -36,11 +36,11 @@ class GateRequest:
     packed: Mapping[str, Path]
     kernel: Path
     stage1: Path
-    files: Mapping[str, File]
+    files: Mapping[str, FileDigest]
     versions: Mapping[str, str]
     records: Records
     rules: GateRules
-    foreign: Foreign
+    foreign: ForeignPrograms
     purposes: Mapping[str, str] = field(default_factory=dict)
     previous: bytes | None = None
     vulnerabilities: Path | None = None

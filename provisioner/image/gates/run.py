@@ -9,10 +9,10 @@ from typing import Final
 import provisioner
 from provisioner.api.errors import Refused
 from provisioner.api.wording import some
-from provisioner.image.foreign import Foreign
+from provisioner.image.foreign import ForeignPrograms
 from provisioner.image.gates.allowed import reasons
 from provisioner.image.gates.documents.licences import licence_archive
-from provisioner.image.gates.documents.sbom import Contents, render_sbom
+from provisioner.image.gates.documents.sbom import SbomContents, render_sbom
 from provisioner.image.gates.documents.sizes import (
     ComponentSize,
     SizeReport,
@@ -21,12 +21,12 @@ from provisioner.image.gates.documents.sizes import (
     encode_sizes,
     growth,
 )
-from provisioner.image.gates.failure import Failure, GatesFailed
+from provisioner.image.gates.failure import GateFailure, GatesFailed
 from provisioner.image.gates.leftovers import check_leftovers, check_packed_times, check_python, check_times
 from provisioner.image.gates.libraries import check_libraries
 from provisioner.image.gates.licences import check_licences
 from provisioner.image.gates.modules import (
-    Probe,
+    ModprobeOutput,
     asked_for,
     check_firmware,
     check_modules,
@@ -50,7 +50,7 @@ from provisioner.image.gates.sizes import check_sizes, megabytes
 from provisioner.image.gates.versions import check_agreement, check_driver, check_kernel, driver_versions
 from provisioner.image.gates.vulnerabilities import Hit, check_vulnerabilities, find_hits, parts_of
 
-ProbesModules = Callable[[Path, str, Iterable[str], Foreign], Probe]
+ProbesModules = Callable[[Path, str, Iterable[str], ForeignPrograms], ModprobeOutput]
 
 _TOLD: Final = 5
 
@@ -78,7 +78,7 @@ def run_gates(request: GateRequest, probe: ProbesModules = probe_modules) -> Gat
 
 def _judge(
     request: GateRequest, tree: Tree, packed: Mapping[str, Squashfs], report: SizeReport, probe: ProbesModules
-) -> Iterator[Failure]:
+) -> Iterator[GateFailure]:
     rules, versions = request.rules, request.versions
     kernel = request.kernel.read_bytes()
     modules, unreadable = read_modules(tree)
@@ -120,7 +120,7 @@ def _hits(request: GateRequest, tree: Tree) -> list[Hit]:
     return find_hits(parts, read_vulnerabilities(request.vulnerabilities))
 
 
-def _judge_vulnerabilities(request: GateRequest, hits: Sequence[Hit]) -> Iterator[Failure]:
+def _judge_vulnerabilities(request: GateRequest, hits: Sequence[Hit]) -> Iterator[GateFailure]:
     return check_vulnerabilities(hits, reasons(request.rules.allowed_vulnerabilities), request.today)
 
 
@@ -173,7 +173,9 @@ def measure(request: GateRequest, tree: Tree, packed: Mapping[str, Squashfs], ow
     )
 
 
-def _contents(request: GateRequest, tree: Tree, packed: Mapping[str, Squashfs], owners: Mapping[str, str]) -> Contents:
+def _contents(
+    request: GateRequest, tree: Tree, packed: Mapping[str, Squashfs], owners: Mapping[str, str]
+) -> SbomContents:
     placed: dict[str, set[str]] = {}
     for layer, squashfs in packed.items():
         part = layer if layer in request.files else f"layer.{layer}"
@@ -186,7 +188,7 @@ def _contents(request: GateRequest, tree: Tree, packed: Mapping[str, Squashfs], 
             placed.setdefault(package.name, set()).add(package.unpacked_for)
     names = {package.name for package in request.records.packages}
     programs = _programs(request, tree)
-    return Contents(
+    return SbomContents(
         recipe=request.recipe,
         distribution=request.distribution,
         architecture=request.architecture,

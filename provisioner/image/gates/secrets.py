@@ -12,7 +12,7 @@ from pathlib import PurePosixPath
 from typing import TYPE_CHECKING, Final
 
 from provisioner.image.gates.allowed import reason_for
-from provisioner.image.gates.failure import Failure
+from provisioner.image.gates.failure import GateFailure
 
 if TYPE_CHECKING:
     from provisioner.image.gates.read.tree import Tree
@@ -135,7 +135,7 @@ def find_secrets(content: bytes) -> tuple[str, ...]:
     )
 
 
-def check_secrets(tree: Tree, public: Mapping[str, str]) -> Iterator[Failure]:
+def check_secrets(tree: Tree, public: Mapping[str, str]) -> Iterator[GateFailure]:
     """`public`: paths whose content looks like a secret and is known to all, with the reason."""
     remedy = "take it out of the tree or the package; if everybody knows it, list it in gates.allow-public-keys"
     for entry in tree.entries.values():
@@ -143,21 +143,23 @@ def check_secrets(tree: Tree, public: Mapping[str, str]) -> Iterator[Failure]:
         named = entry.kind == "file" and entry.size_bytes and reason_for(name, dict.fromkeys(_NAMES, "secret"))
         found = [*entry.secrets, *([f"a name such as secrets have: {name}"] if named else [])]
         if found and reason_for(entry.path, public) is None:
-            yield Failure(GATE, f"/{entry.path}", ", ".join(found), "nothing that is to be kept secret", remedy)
+            yield GateFailure(GATE, f"/{entry.path}", ", ".join(found), "nothing that is to be kept secret", remedy)
         if entry.path in _OWN and (entry.kind != "file" or entry.size_bytes):
             observed = f"a {entry.kind} of {entry.size_bytes} bytes"
-            yield Failure(GATE, f"/{entry.path}", observed, _OWN[entry.path], "add it to root.remove of the recipe")
+            yield GateFailure(GATE, f"/{entry.path}", observed, _OWN[entry.path], "add it to root.remove of the recipe")
     machine_id = tree.entries.get("etc/machine-id")
     if machine_id is not None and (machine_id.kind != "file" or machine_id.size_bytes):
         observed = f"a {machine_id.kind} of {machine_id.size_bytes} bytes"
-        yield Failure(GATE, "/etc/machine-id", observed, "an empty file", "write it empty when the root is assembled")
+        yield GateFailure(
+            GATE, "/etc/machine-id", observed, "an empty file", "write it empty when the root is assembled"
+        )
     yield from _accounts(tree)
 
 
-def check_stage1(content: bytes) -> Iterator[Failure]:
+def check_stage1(content: bytes) -> Iterator[GateFailure]:
     """`content`: the initramfs, unpacked. All of it at once: what is looked for in programs is looked for in it."""
     if found := find_secrets(content):
-        yield Failure(
+        yield GateFailure(
             GATE,
             "stage-1",
             ", ".join(found),
@@ -166,12 +168,12 @@ def check_stage1(content: bytes) -> Iterator[Failure]:
         )
 
 
-def _accounts(tree: Tree) -> Iterator[Failure]:
+def _accounts(tree: Tree) -> Iterator[GateFailure]:
     for file in ("etc/shadow", "etc/gshadow"):
         for name, password in _fields(tree.text(file)):
             if password not in _LOCKED and not (file == "etc/gshadow" and password == ""):
                 observed = f"account {name!r} has {'a password' if password else 'an empty password'}"
-                yield Failure(
+                yield GateFailure(
                     GATE,
                     f"/{file}",
                     observed,
@@ -181,7 +183,7 @@ def _accounts(tree: Tree) -> Iterator[Failure]:
     for name, password in _fields(tree.text("etc/passwd")):
         if password not in ("x", "*", "!"):
             observed = f"account {name!r} has its password here" if password else f"account {name!r} needs no password"
-            yield Failure(GATE, "/etc/passwd", observed, "'x'", "lock it in the recipe's tree")
+            yield GateFailure(GATE, "/etc/passwd", observed, "'x'", "lock it in the recipe's tree")
 
 
 def _fields(text: str) -> Iterator[tuple[str, str]]:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Final
 
-from provisioner.image.gates.failure import Failure
+from provisioner.image.gates.failure import GateFailure
 
 GATE: Final = "sizes"
 _LARGEST: Final = 8
@@ -13,7 +13,7 @@ _LARGEST: Final = 8
 
 def check_sizes(
     parts: Mapping[str, int], root_bytes: int, stage1_bytes: int, components: Sequence[tuple[str, int]]
-) -> Iterator[Failure]:
+) -> Iterator[GateFailure]:
     """`parts`: packed bytes by name (`stage1`, `layer.base`…; `root` in an image of one layer).
 
     `components`: what the layers are made of, with bytes; the largest are told when the layers are over their budget.
@@ -25,7 +25,7 @@ def check_sizes(
     ):
         if observed > budget:
             told = ", ".join(f"{what} {megabytes(size)}" for what, size in largest)
-            yield Failure(
+            yield GateFailure(
                 GATE,
                 name,
                 megabytes(observed) + (f"; largest: {told}" if told else ""),

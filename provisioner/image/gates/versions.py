@@ -12,12 +12,12 @@ from dataclasses import dataclass
 from pathlib import PurePosixPath
 from typing import Final
 
-from provisioner.image.gates.failure import Failure
+from provisioner.image.gates.failure import GateFailure
 from provisioner.image.gates.modules import FOLDER
 from provisioner.image.gates.packages.installed import InstalledPackage
 from provisioner.image.gates.read.kernel_module import KernelModule
 from provisioner.image.gates.read.tree import Tree
-from provisioner.image.tables import Group
+from provisioner.image.tables import RecipeGroup
 
 GATE: Final = "versions"
 _DRIVER: Final = r"\d{3}\.\d{1,3}(?:\.\d{1,3})?"
@@ -37,7 +37,7 @@ _FIRST: Final = "kernel module nvidia"
 
 
 @dataclass(frozen=True)
-class Told:
+class PartVersion:
     """One part of the driver and the version that it has; `version` empty if it cannot be told."""
 
     part: str
@@ -47,10 +47,10 @@ class Told:
 
 def check_kernel(
     tree: Tree, modules: Mapping[str, KernelModule], release: str, kernel_release: str | None
-) -> Iterator[Failure]:
+) -> Iterator[GateFailure]:
     """`release`: what the manifest says. `kernel_release`: what the kernel's file says of itself, if it does."""
     if kernel_release is not None and kernel_release != release:
-        yield Failure(
+        yield GateFailure(
             GATE,
             "kernel",
             f"its file is of release {kernel_release}",
@@ -59,7 +59,7 @@ def check_kernel(
         )
     folders = {path.removeprefix(FOLDER).split("/")[0] for path in tree.entries if path.startswith(FOLDER)}
     for folder in sorted(folders - {release}):
-        yield Failure(
+        yield GateFailure(
             GATE,
             f"/{FOLDER}{folder}",
             "modules of another kernel",
@@ -67,10 +67,12 @@ def check_kernel(
             "take kernel and modules of one package, and build the driver against it",
         )
     if release not in folders:
-        yield Failure(GATE, f"/{FOLDER}{release}", "is not there", "modules of the kernel", "add the kernel's modules")
+        yield GateFailure(
+            GATE, f"/{FOLDER}{release}", "is not there", "modules of the kernel", "add the kernel's modules"
+        )
     for path, module in modules.items():
         if module.release != release:
-            yield Failure(
+            yield GateFailure(
                 GATE,
                 f"/{path}",
                 f"vermagic of {module.release or 'no kernel'}",
@@ -81,10 +83,10 @@ def check_kernel(
 
 def driver_versions(
     tree: Tree, modules: Mapping[str, KernelModule], packages: Iterable[InstalledPackage]
-) -> tuple[Told, ...]:
+) -> tuple[PartVersion, ...]:
     """What each part of NVIDIA's driver in the root says; nothing in an image without one."""
     told = [
-        Told(f"kernel module {PurePosixPath(path).stem}", path, module.version)
+        PartVersion(f"kernel module {PurePosixPath(path).stem}", path, module.version)
         for path, module in modules.items()
         if PurePosixPath(path).stem.replace("-", "_").startswith("nvidia")
         and "drivers/i2c" not in path
@@ -95,17 +97,17 @@ def driver_versions(
     for entry in tree.files():
         name = PurePosixPath(entry.path).name
         if (match := _LIBRARY.fullmatch(name)) and match[1] not in _WITH_OWN_VERSION:
-            told.append(Told(match[1], entry.path, match[2]))
+            told.append(PartVersion(match[1], entry.path, match[2]))
         elif match := _FIRMWARE.fullmatch(entry.path):
-            told.append(Told(f"GSP firmware {match[2]}", entry.path, match[1]))
+            told.append(PartVersion(f"GSP firmware {match[2]}", entry.path, match[1]))
         elif name in _PROGRAMS and entry.linkage is not None:
             package = owner.get(entry.path)
             upstream = _UPSTREAM.fullmatch(package.version) if package else None
-            told.append(Told(name, entry.path, upstream[1] if upstream else _in_content(tree, entry.path, told)))
+            told.append(PartVersion(name, entry.path, upstream[1] if upstream else _in_content(tree, entry.path, told)))
     return tuple(told)
 
 
-def check_driver(told: Iterable[Told], manifest: Mapping[str, str]) -> Iterator[Failure]:
+def check_driver(told: Iterable[PartVersion], manifest: Mapping[str, str]) -> Iterator[GateFailure]:
     """All have the version of the module `nvidia` (without it: that of most), and the manifest's `driver` is that."""
     parts = list(told)
     if not parts:
@@ -115,7 +117,7 @@ def check_driver(told: Iterable[Told], manifest: Mapping[str, str]) -> Iterator[
     expected = modules.get(_FIRST) or (max(sorted(set(versions)), key=versions.count) if versions else "")
     for each in parts:
         if each.version != expected or not each.version:
-            yield Failure(
+            yield GateFailure(
                 GATE,
                 f"/{each.path}",
                 f"{each.part} is of version {each.version or 'unknown'}",
@@ -127,7 +129,7 @@ def check_driver(told: Iterable[Told], manifest: Mapping[str, str]) -> Iterator[
         ("libnvidia-ml", any(e.part == "libnvidia-ml" for e in parts)),
     ):
         if not needed:
-            yield Failure(
+            yield GateFailure(
                 GATE,
                 "NVIDIA's driver",
                 f"parts of it are there ({parts[0].part}), its {kind} is not",
@@ -135,7 +137,7 @@ def check_driver(told: Iterable[Told], manifest: Mapping[str, str]) -> Iterator[
                 "correct [driver] of the recipe",
             )
     if manifest.get("driver", expected) != expected:
-        yield Failure(
+        yield GateFailure(
             GATE,
             "manifest",
             f"version.driver is {manifest['driver']}",
@@ -144,16 +146,16 @@ def check_driver(told: Iterable[Told], manifest: Mapping[str, str]) -> Iterator[
         )
 
 
-def check_agreement(manifest: Mapping[str, str], groups: Iterable[Group]) -> Iterator[Failure]:
+def check_agreement(manifest: Mapping[str, str], groups: Iterable[RecipeGroup]) -> Iterator[GateFailure]:
     """Versions of the manifest that the recipe says must be equal, as far as the image has them."""
     for group in groups:
         told = {name: manifest[name] for name in group.names if name in manifest}
         if len(set(told.values())) > 1:
             observed = ", ".join(f"{name} {version}" for name, version in told.items())
-            yield Failure(GATE, "manifest", observed, f"one version: {group.why}", "correct the recipe's packages")
+            yield GateFailure(GATE, "manifest", observed, f"one version: {group.why}", "correct the recipe's packages")
 
 
-def _in_content(tree: Tree, path: str, told: Iterable[Told]) -> str:
+def _in_content(tree: Tree, path: str, told: Iterable[PartVersion]) -> str:
     """The first version of another part that a program's file names."""
     content = tree.content(path)
     return next((each.version for each in told if each.version and each.version.encode() in content), "")

@@ -14,7 +14,7 @@ from dataclasses import dataclass
 from typing import Final
 
 from provisioner.api.errors import Refused
-from provisioner.image.gates.failure import Failure
+from provisioner.image.gates.failure import GateFailure
 from provisioner.image.gates.packages.go_binary import GoBuild
 from provisioner.image.gates.packages.installed import InstalledPackage
 from provisioner.image.gates.packages.osv import Affected, Vulnerability, find_fix, key_of
@@ -27,7 +27,7 @@ _SIGNED: Final = re.compile(r"linux-signed(?:-\w+)?")
 
 
 @dataclass(frozen=True, order=True)
-class Part:
+class OsvPackage:
     """What a list can name: in an ecosystem of OSV, with a version. `found_in`: a package or a path of the image."""
 
     ecosystem: str
@@ -41,7 +41,7 @@ class Hit:
     """A vulnerability that a part of the image has. `fix` empty: none yet. `severity` None: nobody rated it."""
 
     identifier: str
-    part: Part
+    part: OsvPackage
     fix: str
     severity: float | None
     names: tuple[str, ...]
@@ -49,7 +49,7 @@ class Hit:
 
 def parts_of(
     distribution: str, packages: Iterable[InstalledPackage], programs: Mapping[str, GoBuild]
-) -> tuple[Part, ...]:
+) -> tuple[OsvPackage, ...]:
     """Sources of packages and what they are built with; modules of Go programs. `distribution`: `debian-13`."""
     name, _, release = distribution.partition("-")
     ecosystem = f"{name.capitalize()}:{release}"
@@ -58,21 +58,21 @@ def parts_of(
         source, version = package.source, package.source_version
         if _SIGNED.fullmatch(source):  # the list knows the source that was signed; its version is the binary's
             source, version = "linux", package.version
-        found.add(Part(ecosystem, source, version, package.name))
+        found.add(OsvPackage(ecosystem, source, version, package.name))
         for used in package.built_using:
             linked, _, linked_version = used.partition(" ")
-            found.add(Part(ecosystem, linked, linked_version, package.name))
+            found.add(OsvPackage(ecosystem, linked, linked_version, package.name))
     for path, build in programs.items():
-        found.add(Part("Go", "stdlib", build.toolchain.removeprefix("go"), f"/{path}"))
-        found |= {Part("Go", each.path, each.version, f"/{path}") for each in build.modules}
+        found.add(OsvPackage("Go", "stdlib", build.toolchain.removeprefix("go"), f"/{path}"))
+        found |= {OsvPackage("Go", each.path, each.version, f"/{path}") for each in build.modules}
         if build.main is not None and build.main.version.startswith("v"):
-            found.add(Part("Go", build.main.path, build.main.version, f"/{path}"))
+            found.add(OsvPackage("Go", build.main.path, build.main.version, f"/{path}"))
     return tuple(sorted(found))
 
 
-def find_hits(parts: Iterable[Part], vulnerabilities: Iterable[Vulnerability]) -> list[Hit]:
+def find_hits(parts: Iterable[OsvPackage], vulnerabilities: Iterable[Vulnerability]) -> list[Hit]:
     """What the image has of the list, sorted."""
-    by_name: dict[str, list[Part]] = defaultdict(list)
+    by_name: dict[str, list[OsvPackage]] = defaultdict(list)
     for part in parts:
         by_name[part.name].append(part)
     hits = set()
@@ -88,7 +88,7 @@ def find_hits(parts: Iterable[Part], vulnerabilities: Iterable[Vulnerability]) -
 
 def check_vulnerabilities(
     hits: Iterable[Hit], exceptions: Mapping[str, str], today: datetime.date, least: float = LEAST_SEVERITY
-) -> Iterator[Failure]:
+) -> Iterator[GateFailure]:
     """Those that have a fix and are as severe as `least`, or not rated. `exceptions`: identifier → `until …: why`."""
     ends = {}
     for identifier, reason in exceptions.items():
@@ -98,7 +98,7 @@ def check_vulnerabilities(
         except ValueError:
             ends[identifier] = None
         if ends[identifier] is None:
-            yield Failure(
+            yield GateFailure(
                 GATE,
                 identifier,
                 f"an exception with the reason {reason[:60]!r}",
@@ -113,7 +113,7 @@ def check_vulnerabilities(
             continue
         rated = "not rated" if hit.severity is None else f"CVSS {hit.severity:.1f}"
         again = f"; its exception ended on {max(ended)}" if ended else ""
-        yield Failure(
+        yield GateFailure(
             GATE,
             f"{hit.part.name} {hit.part.version} in {hit.part.found_in}",
             f"{', '.join(hit.names)} ({rated}){again}",
@@ -122,7 +122,7 @@ def check_vulnerabilities(
         )
 
 
-def _fix(vulnerability: Vulnerability, affected: Affected, part: Part) -> str | None:
+def _fix(vulnerability: Vulnerability, affected: Affected, part: OsvPackage) -> str | None:
     try:
         key_of(affected.ecosystem)(part.version)
     except Refused:

@@ -19,7 +19,7 @@ _GO_VERSION: Final = re.compile(r"\bgo(\d+)\.(\d+)(?:\.(\d+))?")
 
 
 @dataclass(frozen=True)
-class Module:
+class PublishedModule:
     """A published module. `checksum` is that of its content as go.sum has it; its own go.sum pins what it needs."""
 
     path: str

@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Final
 
 from provisioner.api.errors import Refused
-from provisioner.image.registry.credentials import Credentials, read_credentials
+from provisioner.image.registry.credentials import RegistryCredentials, read_credentials
 from provisioner.image.registry.reference import Repository
 
 MIB: Final = 1 << 20
@@ -38,14 +38,14 @@ class Limits:
 
 
 @dataclass(frozen=True, kw_only=True)
-class Access:
+class RegistryAccess:
     """A repository of a registry, and what opens it."""
 
     repository: Repository
     plain_http: bool = False
     ca: Path | None = None
     """What its certificate is checked with; the system's authorities without one."""
-    credentials: Credentials | None = None
+    credentials: RegistryCredentials | None = None
     token_hosts: tuple[str, ...] = ()
     """Hosts beside the registry's own at which tokens may be asked for, with the credentials."""
     limits: Limits = Limits()
@@ -65,7 +65,7 @@ def open_access(
     configuration: Path | None = None,
     token_hosts: tuple[str, ...] = (),
     limits: Limits | None = None,
-) -> Access:
+) -> RegistryAccess:
     """TLS, but for a registry on this machine for which no `ca` was given, and for one of which a person says so.
 
     configuration: docker's file with names and passwords; the usual one without it.
@@ -80,7 +80,7 @@ def open_access(
             f"the password for {repository.host} would be sent over plain HTTP",
             hint="give the registry a certificate (--registry-ca), or take its entry out of the configuration",
         )
-    return Access(
+    return RegistryAccess(
         repository=repository,
         plain_http=plain,
         ca=ca,

@@ -18,7 +18,7 @@ from typing import Any, Final
 
 from provisioner.api.errors import Refused
 from provisioner.api.values import Sha256Digest
-from provisioner.image.finished.manifest import File
+from provisioner.image.finished.manifest import FileDigest
 from provisioner.image.registry.client import MANIFEST_TYPE
 
 ARTIFACT_TYPE: Final = "application/vnd.provisioner.image.v1"
@@ -36,7 +36,7 @@ def tag_of(digest: Sha256Digest) -> str:
     return _TAG + digest.removeprefix("sha256:")
 
 
-def encode_artifact(manifest: bytes, signature: bytes, parts: Iterable[tuple[str, File]]) -> bytes:
+def encode_artifact(manifest: bytes, signature: bytes, parts: Iterable[tuple[str, FileDigest]]) -> bytes:
     """The OCI manifest of an image. `parts`: each with its name, such as layer.base."""
     body = {
         "schemaVersion": 2,
@@ -52,13 +52,13 @@ def encode_artifact(manifest: bytes, signature: bytes, parts: Iterable[tuple[str
 
 
 @dataclass(frozen=True)
-class Artifact:
+class OciManifest:
     """What of an OCI manifest is read: where the signature is. All else is in the signed manifest."""
 
     signature: Sha256Digest
 
 
-def decode_artifact(body: bytes, image: Sha256Digest) -> Artifact:
+def decode_artifact(body: bytes, image: Sha256Digest) -> OciManifest:
     """Read the OCI manifest of `image`. Raises: Refused if it is that of another one, or of something else."""
     try:
         manifest = json.loads(body)
@@ -78,7 +78,7 @@ def decode_artifact(body: bytes, image: Sha256Digest) -> Artifact:
     digits = signature.removeprefix("sha256:")
     if len(digits) != 64 or not set(digits) <= set("0123456789abcdef"):
         raise Refused(f"the signature of image {image} has the digest {signature[:80]!r}", hint=_HINT)
-    return Artifact(Sha256Digest(f"sha256:{digits}"))
+    return OciManifest(Sha256Digest(f"sha256:{digits}"))
 
 
 def _digest(data: bytes) -> str:

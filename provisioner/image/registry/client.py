@@ -14,7 +14,7 @@ from urllib.parse import quote, urlencode, urljoin
 from provisioner.api.errors import NeedsHuman, NotFound, Refused, Retryable
 from provisioner.api.values import Sha256Digest
 from provisioner.image.registry.access import MIB
-from provisioner.image.registry.transport import SHORT_BYTES, Answer, Call, Transport
+from provisioner.image.registry.transport import SHORT_BYTES, RegistryCall, RegistryResponse, RegistryTransport
 
 MANIFEST_TYPE: Final = "application/vnd.oci.image.manifest.v1+json"
 MAX_MANIFEST_BYTES: Final = 256 * 1024
@@ -35,7 +35,7 @@ class TaggedManifest:
 class Registry:
     """One repository. Used by one thread."""
 
-    def __init__(self, transport: Transport) -> None:
+    def __init__(self, transport: RegistryTransport) -> None:
         self._transport = transport
         self._root = transport.access.root
 
@@ -44,7 +44,7 @@ class Registry:
 
     def has_blob(self, digest: Sha256Digest, size_bytes: int) -> bool:
         """Whether a blob of that digest and size is there already."""
-        call = Call(
+        call = RegistryCall(
             method="HEAD",
             url=f"{self._root}/blobs/{digest}",
             what=f"say whether it has blob {digest}",
@@ -52,7 +52,7 @@ class Registry:
             actions=_PUSH,
         )
 
-        def judge(answer: Answer) -> bool:
+        def judge(answer: RegistryResponse) -> bool:
             length = answer.headers.get("Content-Length")
             return answer.status == HTTPStatus.OK and length in (None, str(size_bytes))
 
@@ -60,7 +60,9 @@ class Registry:
 
     def read_blob(self, digest: Sha256Digest, max_bytes: int) -> bytes:
         """A small blob. Raises: NotFound; Refused if it is larger, or another than its digest says."""
-        call = Call(method="GET", url=f"{self._root}/blobs/{digest}", what=f"give blob {digest}", max_bytes=max_bytes)
+        call = RegistryCall(
+            method="GET", url=f"{self._root}/blobs/{digest}", what=f"give blob {digest}", max_bytes=max_bytes
+        )
         data = self._transport.attempt(lambda: self._transport.exchange(call, lambda answer: answer.body()))
         observed = hashlib.sha256(data).hexdigest()
         if len(data) > max_bytes or f"sha256:{observed}" != digest:
@@ -99,7 +101,7 @@ class Registry:
             have = _size(file)
             if have == size:
                 return
-            call = Call(
+            call = RegistryCall(
                 method="GET",
                 url=f"{self._root}/blobs/{digest}",
                 what=f"give blob {digest}",
@@ -113,7 +115,7 @@ class Registry:
         self._transport.attempt(fetch, progress=lambda: _size(file))
 
     def _receive(
-        self, answer: Answer, digest: Sha256Digest, size: int, file: Path, progress: Callable[[int], None]
+        self, answer: RegistryResponse, digest: Sha256Digest, size: int, file: Path, progress: Callable[[int], None]
     ) -> None:
         begin = _size(file)
         if answer.status == HTTPStatus.OK:
@@ -147,7 +149,7 @@ class Registry:
 
     def find_manifest(self, tag: str) -> TaggedManifest | None:
         """The OCI manifest that has the tag; None if there is none."""
-        call = Call(
+        call = RegistryCall(
             method="GET",
             url=f"{self._root}/manifests/{tag}",
             what=f"give manifest {tag}",
@@ -156,7 +158,7 @@ class Registry:
             max_bytes=MAX_MANIFEST_BYTES,
         )
 
-        def read(answer: Answer) -> TaggedManifest | None:
+        def read(answer: RegistryResponse) -> TaggedManifest | None:
             if answer.status == HTTPStatus.NOT_FOUND:
                 return None
             body = answer.body()
@@ -166,7 +168,7 @@ class Registry:
 
     def put_manifest(self, tag: str, body: bytes) -> None:
         """Raises: Refused if the registry took it for another than it is."""
-        call = Call(
+        call = RegistryCall(
             method="PUT",
             url=f"{self._root}/manifests/{tag}",
             what=f"take manifest {tag}",
@@ -177,7 +179,7 @@ class Registry:
         )
         expected = f"sha256:{hashlib.sha256(body).hexdigest()}"
 
-        def judge(answer: Answer) -> None:
+        def judge(answer: RegistryResponse) -> None:
             told = answer.headers.get("Docker-Content-Digest", expected)
             if told != expected:
                 raise Refused(
@@ -188,7 +190,7 @@ class Registry:
 
     def delete_manifest(self, digest: Sha256Digest) -> bool:
         """False if it was gone. Raises: MethodNotAllowed where the registry deletes nothing."""
-        call = Call(
+        call = RegistryCall(
             method="DELETE",
             url=f"{self._root}/manifests/{digest}",
             what=f"delete manifest {digest}",
@@ -204,7 +206,7 @@ class Registry:
         last: str | None = None
         for _ in range(_MAX_TAG_PAGES):
             query = {"n": str(_TAGS_AT_A_TIME)} | ({"last": last} if last is not None else {})
-            call = Call(
+            call = RegistryCall(
                 method="GET",
                 url=f"{self._root}/tags/list?{urlencode(query)}",
                 what="list its tags",
@@ -225,7 +227,7 @@ class _Upload:
     """One blob on its way: where to, and how far the registry has it."""
 
     def __init__(
-        self, transport: Transport, what: str, read: Callable[[int, int], bytes], size: int,
+        self, transport: RegistryTransport, what: str, read: Callable[[int, int], bytes], size: int,
         progress: Callable[[int], None],
     ) -> None:  # fmt: skip
         self._transport, self._what, self._read, self._size = transport, what, read, size
@@ -290,7 +292,7 @@ class _Upload:
             self.accepted = int(end) + 1
             self._locate(answer, location)
 
-    def _locate(self, answer: Answer, otherwise: str = "") -> None:
+    def _locate(self, answer: RegistryResponse, otherwise: str = "") -> None:
         """Where the next chunk goes: to the registry itself, as what opens it goes along."""
         location = urljoin(answer.url, answer.headers.get("Location") or otherwise)
         if not self._transport.is_own(location):
@@ -303,15 +305,15 @@ class _Upload:
 
     def _call(
         self, method: str, url: str, good: int, *, headers: Mapping[str, str] | None = None, body: bytes | None = None
-    ) -> Call:
+    ) -> RegistryCall:
         seconds = self._transport.access.limits.seconds_for(len(body or b""))
-        return Call(
+        return RegistryCall(
             method=method, url=url, what=self._what, good=(good,), headers=headers, body=body, actions=_PUSH,
             max_bytes=SHORT_BYTES, seconds=seconds,
         )  # fmt: skip
 
 
-def _tags(answer: Answer) -> tuple[list[str], bool]:
+def _tags(answer: RegistryResponse) -> tuple[list[str], bool]:
     if answer.status == HTTPStatus.NOT_FOUND:
         return [], False
     try:

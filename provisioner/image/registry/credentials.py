@@ -21,7 +21,7 @@ _LOGIN: Final = "make it with podman login --authfile FILE HOST, or docker login
 
 
 @dataclass(frozen=True)
-class Credentials:
+class RegistryCredentials:
     """What a registry knows the caller by. `identity_token`: given in place of a password by some registries."""
 
     username: str
@@ -40,7 +40,7 @@ def usual_file(environment: Mapping[str, str] = os.environ, home: Path | None = 
     return (Path(folder) if folder else (home or Path.home()) / ".docker") / "config.json"
 
 
-def read_credentials(host: str, file: Path | None, repository: str = "") -> Credentials | None:
+def read_credentials(host: str, file: Path | None, repository: str = "") -> RegistryCredentials | None:
     """What `file` has for `repository` of the registry at `host` (with its port), else for the registry; None if it has
     nothing: the registry may be public.
 
@@ -107,7 +107,7 @@ def _place(key: str) -> tuple[str, str]:
     return host.lower(), re.sub(r"^v[12](?=/|$)/?", "", path).strip("/")
 
 
-def _credentials(entry: Mapping[str, Any], host: str, file: Path) -> Credentials:
+def _credentials(entry: Mapping[str, Any], host: str, file: Path) -> RegistryCredentials:
     username, password, token = entry.get("username"), entry.get("password"), entry.get("identitytoken")
     if auth := entry.get("auth"):
         try:
@@ -117,6 +117,6 @@ def _credentials(entry: Mapping[str, Any], host: str, file: Path) -> Credentials
             raise Refused(f"registry configuration {file}: auth of {host} is no base64", hint=_LOGIN) from None
     if not username or not (password or token):
         raise Refused(f"registry configuration {file} has no name and password for {host}", hint=_LOGIN)
-    return Credentials(
+    return RegistryCredentials(
         str(username).rstrip("\0"), Secret(str(password or "").strip("\0")), Secret(str(token)) if token else None
     )

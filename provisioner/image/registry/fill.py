@@ -19,11 +19,11 @@ from provisioner.api.codec import decode
 from provisioner.api.errors import ProvisionerError, Refused, Retryable
 from provisioner.api.values import Sha256Digest, parse_digest
 from provisioner.cluster.source import Lookup, Source
-from provisioner.image.finished.sign import Verifier
-from provisioner.image.registry.access import Access
+from provisioner.image.finished.sign import SignatureVerifier
+from provisioner.image.registry.access import RegistryAccess
 from provisioner.image.registry.client import Registry
 from provisioner.image.registry.pull import pull_image
-from provisioner.image.registry.transport import Transport
+from provisioner.image.registry.transport import RegistryTransport
 from provisioner.image.registry.wanted import (
     Attempts,
     Policy,
@@ -62,8 +62,8 @@ class StoreFiller:
         servers: Source,
         pools: Source,
         store: Path,
-        key: Verifier,
-        access: Callable[[], Access],
+        key: SignatureVerifier,
+        access: Callable[[], RegistryAccess],
         registry: str,
         parallel: int = 2,
         policy: Policy = "needed",
@@ -186,7 +186,7 @@ class StoreFiller:
         self._stored()
 
     def _pull_from_registry(self, digest: Sha256Digest) -> int:
-        with Transport(self._access()) as transport:
+        with RegistryTransport(self._access()) as transport:
             return pull_image(digest, Registry(transport), self._store, self._key).fetched_bytes
 
     def _lacks(self, body: Mapping[str, Any]) -> bool:

@@ -18,8 +18,8 @@ from typing import Final
 from provisioner.api.errors import NeedsHuman, NotFound, Refused
 from provisioner.api.values import Sha256Digest
 from provisioner.image.finished import store as stores
-from provisioner.image.finished.manifest import MAX_BYTES, Manifest, Part, decode, digest_of
-from provisioner.image.finished.sign import Verifier
+from provisioner.image.finished.manifest import MAX_BYTES, ImagePart, Manifest, decode, digest_of
+from provisioner.image.finished.sign import SignatureVerifier
 from provisioner.image.registry.artifact import MAX_SIGNATURE_BYTES, decode_artifact, tag_of
 from provisioner.image.registry.client import Registry
 
@@ -43,7 +43,7 @@ def pull_image(
     digest: Sha256Digest,
     registry: Registry,
     store: Path,
-    key: Verifier,
+    key: SignatureVerifier,
     *,
     free_bytes: Callable[[Path], int] = lambda folder: _free_bytes(folder),
     report: Report = lambda name, size, there: None,
@@ -84,7 +84,7 @@ def pull_image(
     return Pulled(folder, fetched)
 
 
-def fetch_manifest(digest: Sha256Digest, registry: Registry, key: Verifier) -> tuple[bytes, str, Manifest]:
+def fetch_manifest(digest: Sha256Digest, registry: Registry, key: SignatureVerifier) -> tuple[bytes, str, Manifest]:
     """The image's manifest and its signature, checked. Raises: NotFound; Refused."""
     found = registry.find_manifest(tag_of(digest))
     if found is None:
@@ -98,11 +98,11 @@ def fetch_manifest(digest: Sha256Digest, registry: Registry, key: Verifier) -> t
     return text, signature, decode(text)
 
 
-def _once_each(manifest: Manifest) -> list[Part]:
+def _once_each(manifest: Manifest) -> list[ImagePart]:
     return list({part.path: part for part in manifest.parts()}.values())
 
 
-def _is_there(folder: Path, manifest: Manifest, part: Part) -> bool:
+def _is_there(folder: Path, manifest: Manifest, part: ImagePart) -> bool:
     """Whole: one that the disk has spoiled is fetched again."""
     file = stores.part_file(folder, manifest, part)
     try:
@@ -111,7 +111,7 @@ def _is_there(folder: Path, manifest: Manifest, part: Part) -> bool:
         return False
 
 
-def _need_room(store: Path, digest: Sha256Digest, lacking: list[Part], free_bytes: Callable[[Path], int]) -> None:
+def _need_room(store: Path, digest: Sha256Digest, lacking: list[ImagePart], free_bytes: Callable[[Path], int]) -> None:
     if not lacking:
         return
     # A part is copied into its place once it is whole, the largest of them beside itself.
@@ -124,7 +124,7 @@ def _need_room(store: Path, digest: Sha256Digest, lacking: list[Part], free_byte
         )
 
 
-def _keep(store: Path, manifest: Manifest, part: Part, partial: Path) -> Path:
+def _keep(store: Path, manifest: Manifest, part: ImagePart, partial: Path) -> Path:
     """A part of format 2 goes where it belongs at once; one of format 1 waits for its folder."""
     if manifest.format == 1:
         return partial
@@ -142,7 +142,7 @@ def _repair(folder: Path, manifest: Manifest, files: dict[str, Path]) -> None:
             files[part.name] = files[part.name].rename(final)
 
 
-def _partial(store: Path, part: Part) -> Path:
+def _partial(store: Path, part: ImagePart) -> Path:
     return store / PULLING / f"sha256-{part.file.sha256}"
 
 

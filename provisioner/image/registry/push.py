@@ -11,7 +11,7 @@ from provisioner.api.values import Sha256Digest
 from provisioner.image.finished import store
 from provisioner.image.finished.check import check_image
 from provisioner.image.finished.manifest import MANIFEST, SIGNATURE
-from provisioner.image.finished.sign import Verifier
+from provisioner.image.finished.sign import SignatureVerifier
 from provisioner.image.registry.artifact import encode_artifact, tag_of
 from provisioner.image.registry.client import Registry
 
@@ -29,7 +29,7 @@ class Pushed:
 
 
 def push_image(
-    folder: Path, registry: Registry, key: Verifier, report: Report = lambda name, size, there: None
+    folder: Path, registry: Registry, key: SignatureVerifier, report: Report = lambda name, size, there: None
 ) -> Pushed:
     """Push the image in `folder`, in its store. Doing it again, also after it was broken off, sends what is missing.
 

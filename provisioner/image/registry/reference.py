@@ -45,7 +45,7 @@ class Repository:
 
 
 @dataclass(frozen=True)
-class Reference:
+class ImageReference:
     """A repository, and the digest of an image (that of its signed manifest) where one was named."""
 
     repository: Repository
@@ -62,7 +62,7 @@ def is_loopback(hostname: str) -> bool:
         return False
 
 
-def parse_reference(text: str) -> Reference:
+def parse_reference(text: str) -> ImageReference:
     """Read `oci://host[:port]/name[@sha256:…]`. Raises: Refused on anything else, without repeating a password."""
     if not text.startswith(SCHEME):
         raise Refused(f"registry {text[:200]!r} does not begin with {SCHEME}", hint=_HINT)
@@ -83,7 +83,7 @@ def parse_reference(text: str) -> Reference:
             f"registry {text[:200]!r} has {'a tag' if tagged else 'no name of a repository'}",
             hint="leave the tag out: images are named by digest" if tagged else _HINT,
         )
-    return Reference(Repository(host.lower(), name), parse_digest(digest) if at else None)
+    return ImageReference(Repository(host.lower(), name), parse_digest(digest) if at else None)
 
 
 def parse_repository(text: str) -> Repository:

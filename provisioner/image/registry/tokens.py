@@ -13,7 +13,7 @@ from urllib.parse import urlencode
 
 from provisioner.api.errors import Refused
 from provisioner.api.values import Secret
-from provisioner.image.registry.access import Access
+from provisioner.image.registry.access import RegistryAccess
 from provisioner.image.registry.challenge import Basic, Bearer, choose_challenge
 
 _TOKEN: Final = re.compile(r"[\x21-\x7e]{1,16384}")
@@ -23,10 +23,10 @@ Fetch = Callable[[str, str, Mapping[str, str], bytes | None], bytes]
 """Method, URL, headers and body of one call, and the answer's body."""
 
 
-class Authority:
+class TokenSource:
     """For one repository. Nothing is said before the registry has asked."""
 
-    def __init__(self, access: Access) -> None:
+    def __init__(self, access: RegistryAccess) -> None:
         self._access = access
         self.header: Secret | None = None
 

@@ -20,9 +20,9 @@ import urllib3
 
 from provisioner.api.backoff import backoff_seconds
 from provisioner.api.errors import NeedsHuman, ProvisionerError, Refused, Retryable
-from provisioner.image.registry.access import Access
+from provisioner.image.registry.access import RegistryAccess
 from provisioner.image.registry.failures import raise_failure
-from provisioner.image.registry.tokens import Authority
+from provisioner.image.registry.tokens import TokenSource
 from provisioner.outbound.adapter import StreamedAdapter
 from provisioner.outbound.deadline import TooLarge, bounded_call
 from provisioner.outbound.sockets import read_parts
@@ -38,7 +38,7 @@ _REDIRECTS: Final = (301, 302, 303, 307, 308)
 
 
 @dataclass(frozen=True)
-class Answer:
+class RegistryResponse:
     """Status and headers, and the body as it comes."""
 
     status: int
@@ -51,7 +51,7 @@ class Answer:
 
 
 @dataclass(frozen=True, kw_only=True)
-class Call:
+class RegistryCall:
     """What is asked. `what`, for people: `give blob sha256:…`. `good`: statuses that `receive` is called for."""
 
     method: str
@@ -65,19 +65,19 @@ class Call:
     seconds: float | None = None
 
 
-class Transport:
+class RegistryTransport:
     """To one repository. Used by one thread. Errors are those of `failures`, and name the registry."""
 
     def __init__(
         self,
-        access: Access,
+        access: RegistryAccess,
         *,
         sleep: Callable[[float], None] = time.sleep,
         spread: Callable[[], float] = random.random,
     ) -> None:
         self.access = access
         self._sleep, self._spread = sleep, spread
-        self._authority = Authority(access)
+        self._authority = TokenSource(access)
         self._session = requests.Session()
         for scheme in ("http://", "https://"):
             self._session.mount(scheme, StreamedAdapter())
@@ -117,7 +117,7 @@ class Transport:
                     raise
                 self._sleep(min(wait, longest))
 
-    def exchange(self, call: Call, receive: Callable[[Answer], T]) -> T:
+    def exchange(self, call: RegistryCall, receive: Callable[[RegistryResponse], T]) -> T:
         """Make the call once, and return what `receive` makes of its answer, inside of the call's time.
 
         A refusal to a stranger is answered with who calls, once; a redirect is followed for what only reads.
@@ -133,7 +133,9 @@ class Transport:
         except (requests.RequestException, urllib3.exceptions.HTTPError, OSError, UnicodeError) as error:
             raise self._unreached(call, error) from error
 
-    def _send(self, call: Call, receive: Callable[[Answer], T], url: str, *, hops: int, may_ask: bool) -> T:
+    def _send(
+        self, call: RegistryCall, receive: Callable[[RegistryResponse], T], url: str, *, hops: int, may_ask: bool
+    ) -> T:
         limits, own = self.access.limits, self.is_own(url)
         headers = dict(call.headers or {})
         if own and (header := self._authority.header) is not None:
@@ -151,7 +153,7 @@ class Transport:
             with closing(response):
                 status, answered = response.status_code, response.headers
                 if status in call.good:
-                    return receive(Answer(status, answered, read_parts(response.raw), url))
+                    return receive(RegistryResponse(status, answered, read_parts(response.raw), url))
                 challenge = answered.get("WWW-Authenticate") if status == HTTPStatus.UNAUTHORIZED else None
                 if status not in _REDIRECTS and not (challenge and own and may_ask):
                     words = b"" if call.method == "HEAD" else b"".join(read_parts(response.raw))
@@ -161,7 +163,7 @@ class Transport:
             return self._send(call, receive, url, hops=hops, may_ask=False)
         return self._send(call, receive, self._led(call, url, answered, hops), hops=hops - 1, may_ask=may_ask)
 
-    def _led(self, call: Call, url: str, headers: Mapping[str, str], hops: int) -> str:
+    def _led(self, call: RegistryCall, url: str, headers: Mapping[str, str], hops: int) -> str:
         location = headers.get("Location", "")
         target = urljoin(url, location)
         shown = target.partition("?")[0][:200]  # what is behind it may open the storage
@@ -200,13 +202,13 @@ class Transport:
         """Whether it is the registry itself that would be asked."""
         return _origin(url) == _origin(self.access.root)
 
-    def _name(self, call: Call) -> str:
+    def _name(self, call: RegistryCall) -> str:
         return f"{self.access.repository} did not {call.what}"
 
-    def _refused(self, call: Call, words: str) -> Refused:
+    def _refused(self, call: RegistryCall, words: str) -> Refused:
         return Refused(f"{self._name(call)}: {words}", hint="is it the right registry, and not altered on the way?")
 
-    def _unreached(self, call: Call, error: Exception) -> ProvisionerError:
+    def _unreached(self, call: RegistryCall, error: Exception) -> ProvisionerError:
         cause = _certificate_error(error)
         if cause is not None:
             return NeedsHuman(

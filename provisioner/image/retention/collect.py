@@ -32,7 +32,7 @@ from provisioner.image.registry.client import Registry
 from provisioner.image.registry.failures import MethodNotAllowed
 from provisioner.image.retention.decide import Fate, PublishedImage, RetentionRules, decide_retention
 from provisioner.image.retention.exclusive import alone
-from provisioner.image.retention.fleet import NAMED_BY_PEOPLE, Fleet, Lists, read_fleet, read_uses
+from provisioner.image.retention.fleet import NAMED_BY_PEOPLE, ImageUses, Lists, read_fleet, read_uses
 from provisioner.image.retention.marks import clear_mark, read_marks, sync_folder, write_mark
 from provisioner.image.retention.survey import Survey, old_leftovers, survey_store, unneeded_parts
 
@@ -41,14 +41,14 @@ PREFLIGHT_SECONDS: Final = 10.0
 LOCK_SECONDS: Final = 60.0
 
 
-class Cluster(Lists, Protocol):
+class RetentionCluster(Lists, Protocol):
     """What collection needs of `provisioner.cluster.client.Cluster`."""
 
     def delete(self, type: ResourceType, name: str, *, uid: str, resource_version: str) -> bool: ...  # noqa: A002
 
 
 @dataclass(frozen=True)
-class Plan:
+class CollectionPlan:
     """What becomes of every image, and how many bytes of the store that frees. `notes`: what else is to be said."""
 
     fates: tuple[Fate, ...]
@@ -57,7 +57,7 @@ class Plan:
     notes: tuple[str, ...]
 
 
-def make_plan(cluster: Lists, store: Path, rules: RetentionRules, now: datetime) -> Plan:
+def make_plan(cluster: Lists, store: Path, rules: RetentionRules, now: datetime) -> CollectionPlan:
     """Reads alone. Raises: the errors of the cluster; NotFound; Refused if this cluster knows none of the images."""
     fleet, survey, marks = read_fleet(cluster), survey_store(store), read_marks(store)
     _refuse_another_cluster(fleet, survey, marks, store)
@@ -66,17 +66,17 @@ def make_plan(cluster: Lists, store: Path, rules: RetentionRules, now: datetime)
     notes = tuple(f"no part is deleted, as a manifest cannot be read: {words}" for words in survey.unreadable)
     swept = (*unneeded_parts(survey, now, rules.grace), *old_leftovers(survey, now, rules.grace))
     freed = survey.freed_bytes(going) + sum(file.size_bytes for file in swept)
-    return Plan(fates, marks, freed, notes)
+    return CollectionPlan(fates, marks, freed, notes)
 
 
 def collect(
-    cluster: Cluster,
+    cluster: RetentionCluster,
     store: Path,
     rules: RetentionRules,
     now: Callable[[], datetime],
     *,
     registry: Registry | None = None,
-    show: Callable[[Plan], None] = lambda plan: None,
+    show: Callable[[CollectionPlan], None] = lambda plan: None,
     tell: Callable[[str], None] = lambda line: None,
     clock: Callable[[], float] = time.monotonic,
     lock_seconds: float = LOCK_SECONDS,
@@ -104,7 +104,7 @@ class _Run:
 
     def __init__(
         self,
-        cluster: Cluster,
+        cluster: RetentionCluster,
         store: Path,
         registry: Registry | None,
         tell: Callable[[str], None],
@@ -186,7 +186,7 @@ def _sweep(store: Path, rules: RetentionRules, now: datetime, tell: Callable[[st
         tell(f"{files} deleted: {freed / 1e6:.1f} MB")
 
 
-def _refuse_another_cluster(fleet: Fleet, survey: Survey, marks: Mapping[Sha256Digest, str], store: Path) -> None:
+def _refuse_another_cluster(fleet: ImageUses, survey: Survey, marks: Mapping[Sha256Digest, str], store: Path) -> None:
     """To a cluster that knows none of the images, all of them would seem to be nobody's."""
     stored = {image.digest for image in survey.images if image.digest not in marks}
     if stored and stored.isdisjoint(image.digest for image in fleet.images):

@@ -34,19 +34,19 @@ class Lists(Protocol):
 
 
 @dataclass(frozen=True)
-class Fleet:
+class ImageUses:
     """images: all Image objects. uses: by name or digest of an Image, by kind and field, who names it."""
 
     images: tuple[PublishedImage, ...]
     uses: Uses
 
 
-def read_fleet(cluster: Lists) -> Fleet:
+def read_fleet(cluster: Lists) -> ImageUses:
     """Raises: the errors of the cluster; then nothing is known, and nothing may be deleted."""
     images = tuple(published(item) for item in cluster.list(of(Image), trim=lambda item: item).items)
     uses = read_uses(cluster, *NAMED_BY_PEOPLE, Server)
     _collect(cluster, NODES, "Node", images_of_node, uses)
-    return Fleet(images, uses)
+    return ImageUses(images, uses)
 
 
 def read_uses(cluster: Lists, *kinds: type[Resource]) -> Uses:

@@ -22,9 +22,9 @@ from provisioner.api.server import Architecture
 from provisioner.image.containerd.compile import compiler
 from provisioner.image.containerd.pause import GO_NAMES
 from provisioner.image.golang.entry import Report, fill
-from provisioner.image.golang.module import Module
+from provisioner.image.golang.module import PublishedModule
 
-MODULE: Final = Module(
+MODULE: Final = PublishedModule(
     path="github.com/NVIDIA/nvidia-container-toolkit",
     version="v1.20.1",
     checksum="h1:DsE0Pnu2XAl7IC00W2tmld7i/GerwnZGzRbmChj295Q=",

@@ -20,7 +20,7 @@ from provisioner.api.image import Image, ImageSpec
 from provisioner.api.meta import Condition
 from provisioner.api.values import Sha256Digest
 from provisioner.image.finished.check import Checked
-from provisioner.image.finished.manifest import File, Layer, Manifest, digest_of
+from provisioner.image.finished.manifest import FileDigest, Layer, Manifest, digest_of
 from provisioner.image.finished.publish import image_object
 from provisioner.image.finished.sign import signing_key_number
 from provisioner.image.trust.document import KEYS, NAME, Trust
@@ -111,8 +111,8 @@ def signed_text(spec: ImageSpec) -> bytes:
     return text
 
 
-def _file(sha256: str, size_bytes: int) -> File:
-    return File(sha256.removeprefix("sha256:"), size_bytes)
+def _file(sha256: str, size_bytes: int) -> FileDigest:
+    return FileDigest(sha256.removeprefix("sha256:"), size_bytes)
 
 
 def _false(reason: str, message: str) -> _Said:

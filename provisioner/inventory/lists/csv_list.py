@@ -35,7 +35,14 @@ from provisioner.inventory.lists.csv_header import (
     read_header,
     understood,
 )
-from provisioner.inventory.lists.entries import CHASSIS_ANNOTATION, Credentials, Entry, Mistake, Origin, PackingList
+from provisioner.inventory.lists.entries import (
+    CHASSIS_ANNOTATION,
+    BmcCredentials,
+    ListEntry,
+    Mistake,
+    Origin,
+    PackingList,
+)
 from provisioner.inventory.lists.headers import Column, looks_like_header
 
 _PROTOCOLS: Final = {"redfish": "Redfish", "ipmi": "IPMI"}
@@ -51,7 +58,7 @@ _EMPTY: Final = frozenset({"", "-", "n/a", "na", "none", "tbd", "null"})
 
 
 @dataclass(frozen=True)
-class Row:
+class CsvRow:
     """A line of the list: its cells by column, empty ones left out."""
 
     line: int
@@ -151,10 +158,10 @@ def _skipped(comments: Iterable[Line], header: Header, file: str) -> list[str]:
     ]
 
 
-def _row(line: int, cells: list[str], header: Header) -> Row:
+def _row(line: int, cells: list[str], header: Header) -> CsvRow:
     filled = {index: cell for index, cell in enumerate(cells) if cell.lower() not in _EMPTY}
     named = {**header.columns, **header.interfaces}
-    return Row(
+    return CsvRow(
         line=line,
         cells={header.columns[index]: cell for index, cell in filled.items() if index in header.columns},
         interfaces={header.interfaces[index]: cell for index, cell in filled.items() if index in header.interfaces},
@@ -176,7 +183,7 @@ class _Reading:
     """One row on its way to an Entry; what is wrong with it goes to `mistakes`, what is left out of it to `notes`.
     `shared`: serial numbers of chassis that several rows have."""
 
-    row: Row
+    row: CsvRow
     file: str
     mistakes: list[Mistake]
     notes: list[str]
@@ -184,7 +191,7 @@ class _Reading:
     refused: set[str] = field(default_factory=set)
     """Columns whose cell is a mistake already."""
 
-    def entry(self, rack: str | None, pool: str | None) -> Entry | None:
+    def entry(self, rack: str | None, pool: str | None) -> ListEntry | None:
         before = len(self.mistakes)
         cells = self.row.cells
         spec = self._spec(_label(cells["rackRef"]) if "rackRef" in cells else rack, pool)
@@ -192,7 +199,7 @@ class _Reading:
         chassis = cells.get("chassisSerialNumber")
         if len(self.mistakes) > before or name is None:
             return None
-        return Entry(
+        return ListEntry(
             kind=Server.KIND.kind,
             name=name,
             spec=spec,
@@ -344,9 +351,9 @@ class _Reading:
             self._wrong("bmc.protocol", repr(sent), "Redfish or IPMI", "correct it")
         return known
 
-    def _credentials(self) -> Credentials | None:
+    def _credentials(self) -> BmcCredentials | None:
         password = self.row.cells.get("password")
-        return Credentials(self.row.cells.get("username", "root"), Secret(password)) if password else None
+        return BmcCredentials(self.row.cells.get("username", "root"), Secret(password)) if password else None
 
     def _mac(self, column: str, text: str | None) -> str | None:
         if text is None:
@@ -364,7 +371,7 @@ class _Reading:
         self.mistakes.append(Mistake(origin, observed, expected, remedy))
 
 
-def _shared_chassis(rows: Iterable[Row]) -> frozenset[str]:
+def _shared_chassis(rows: Iterable[CsvRow]) -> frozenset[str]:
     counts = Counter(row.cells.get("chassisSerialNumber") for row in rows)
     return frozenset(serial for serial, count in counts.items() if serial is not None and count > 1)
 

@@ -64,7 +64,7 @@ class BadPackingList(Refused):
 
 
 @dataclass(frozen=True)
-class Credentials:
+class BmcCredentials:
     """User name and password of a BMC, on the way from the file into a Secret."""
 
     username: str
@@ -72,7 +72,7 @@ class Credentials:
 
 
 @dataclass(frozen=True)
-class Entry:
+class ListEntry:
     """One object as the file has it: only the fields that the file sets, in the API's spelling."""
 
     kind: str
@@ -81,7 +81,7 @@ class Entry:
     origin: Origin
     labels: Mapping[str, str] = field(default_factory=dict)
     annotations: Mapping[str, str] = field(default_factory=dict)
-    credentials: Credentials | None = None
+    credentials: BmcCredentials | None = None
     create_only: bool = False
     """Described on the command line, in too few words to change what exists."""
 
@@ -99,5 +99,5 @@ class Entry:
 class PackingList:
     """Everything in a file. `notes` are for the reader's eye: columns that were not used, and the like."""
 
-    entries: tuple[Entry, ...]
+    entries: tuple[ListEntry, ...]
     notes: tuple[str, ...] = ()

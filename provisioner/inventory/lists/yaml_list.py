@@ -40,7 +40,7 @@ from provisioner.inventory.lists.cells import (
     read_uuid,
     refuse_spreadsheets,
 )
-from provisioner.inventory.lists.entries import Entry, Mistake, Origin, PackingList
+from provisioner.inventory.lists.entries import ListEntry, Mistake, Origin, PackingList
 
 SPECS: Final[dict[str, type]] = {Rack.KIND.kind: RackSpec, Server.KIND.kind: ServerSpec}
 _WHOLE_OBJECT: Final = ("apiVersion", "kind", "metadata", "spec", "status")
@@ -203,7 +203,7 @@ def _shown(node: yaml.Node) -> str:
 def read_yaml(text: str, file: str) -> tuple[PackingList, tuple[Mistake, ...]]:
     """The objects in a YAML text, and every mistake in it."""
     reader = _Reader(file)
-    entries: list[Entry] = []
+    entries: list[ListEntry] = []
     try:
         documents = compose_yaml(text)
     except Unreadable as error:
@@ -223,7 +223,7 @@ def _keys(node: yaml.Node) -> dict[str, yaml.Node]:
     return {_key(key): value for key, value in node.value} if isinstance(node, yaml.MappingNode) else {}
 
 
-def _whole_object(reader: _Reader, node: yaml.Node) -> Iterator[Entry]:
+def _whole_object(reader: _Reader, node: yaml.Node) -> Iterator[ListEntry]:
     values = _keys(node)
     if not isinstance(values.get("kind"), yaml.ScalarNode):
         return reader.wrong(node, f"{_shown(node)} without a kind", "an object with its kind", "give it a kind")
@@ -250,7 +250,7 @@ def _whole_object(reader: _Reader, node: yaml.Node) -> Iterator[Entry]:
         return reader.wrong(node, f"{kind} without a name", "metadata.name", "give it a name such as r01-u01")
     if "spec" not in fields:
         return reader.wrong(node, f"{kind} {metadata['name']} without spec", "spec", "say what it is")
-    yield Entry(
+    yield ListEntry(
         kind=kind,
         name=metadata["name"],
         spec=reader.read_dataclass(fields["spec"], SPECS[kind], "spec"),
@@ -260,7 +260,7 @@ def _whole_object(reader: _Reader, node: yaml.Node) -> Iterator[Entry]:
     )
 
 
-def _compact(reader: _Reader, node: yaml.Node) -> Iterator[Entry]:
+def _compact(reader: _Reader, node: yaml.Node) -> Iterator[ListEntry]:
     fields = dict(reader.fields(node, _COMPACT, "the document"))
     rack: str | None = None
     if "rack" in fields and isinstance(fields["rack"], yaml.ScalarNode):
@@ -285,7 +285,7 @@ def _compact(reader: _Reader, node: yaml.Node) -> Iterator[Entry]:
     reader.bmc_defaults = {}
 
 
-def _named(reader: _Reader, node: yaml.Node, kind: str, what: str) -> Iterator[Entry]:
+def _named(reader: _Reader, node: yaml.Node, kind: str, what: str) -> Iterator[ListEntry]:
     """An object whose name stands among the fields of its spec."""
     if not isinstance(node, yaml.MappingNode):
         return reader.wrong(node, f"{what} is {_shown(node)}", "a mapping", "write its fields with values")
@@ -296,7 +296,7 @@ def _named(reader: _Reader, node: yaml.Node, kind: str, what: str) -> Iterator[E
     spec_node = yaml.MappingNode(node.tag, rest, node.start_mark, node.end_mark)
     spec = reader.read_dataclass(spec_node, SPECS[kind], what)
     if name := reader.read(names[0], str, f"{what}.name"):
-        yield Entry(kind=kind, name=name, spec=spec, origin=reader.origin(node))
+        yield ListEntry(kind=kind, name=name, spec=spec, origin=reader.origin(node))
 
 
 def _merge(defaults: dict[str, Any], own: typing.Mapping[str, Any]) -> dict[str, Any]:

@@ -8,7 +8,7 @@ from typing import Final, get_args
 import structlog
 
 from provisioner.api.pool_settings import SlurmJobs, WarningSignal
-from provisioner.jobs.slurm.answers import PERSON_SECONDS, NoAnswer, SlurmFailed
+from provisioner.jobs.slurm.answers import PERSON_SECONDS, SlurmFailed, SlurmNoAnswer
 from provisioner.jobs.slurm.jobs import NodeJobs, with_requeue, with_warning
 from provisioner.jobs.slurm.objects import SlurmJob, SlurmNode, SlurmReservation
 from provisioner.jobs.slurm.reservations import begin_no_sooner, find_reservation, is_as_wanted, reservation_body
@@ -97,7 +97,7 @@ def reserve_node(rest: SlurmRest, name: str, node: str, begins: datetime, now: d
         refused = error
     after = find_reservation(rest.reservations(), name)
     if after is None or after.nodes != node or not is_as_wanted(after, begins, now):
-        if isinstance(refused, NoAnswer):
+        if isinstance(refused, SlurmNoAnswer):
             raise refused
         words = str(refused or f"Slurm has made no reservation {name} of {node}")
         raise NotReserved(words, after_seconds=5.0) from refused

@@ -47,7 +47,7 @@ class SlurmFailed(Retryable):
     """Slurm could not be asked, or did not do it. The message names the remedy."""
 
 
-class NoAnswer(SlurmFailed):
+class SlurmNoAnswer(SlurmFailed):
     """slurmrestd does not answer, or not as it should: one more of these, and it may be given up."""
 
 
@@ -72,7 +72,7 @@ class Offer:
 
 
 @dataclass(frozen=True)
-class Answer(Generic[T]):
+class SlurmResponse(Generic[T]):
     """`found`: what was kept of the list or object that was asked for, None if there is none."""
 
     status: int
@@ -114,7 +114,7 @@ class Answer(Generic[T]):
 
 def read_answer(
     status: int, parts: Iterable[bytes], key: str, keep: Callable[[str | None, Any], T], turn: Turn
-) -> Answer[T]:
+) -> SlurmResponse[T]:
     """Raises: ValueError if it is no answer of slurmrestd and yet says that all is well; what `parts` and `turn` do."""
     head = bytearray()
     try:
@@ -126,7 +126,7 @@ def read_answer(
         if status == HTTPStatus.OK:
             raise ValueError(f"{error}"[:_WORDS_LENGTH]) from error
         found, errors = None, []
-    return Answer(status, found, tuple(errors), head.decode(errors="replace").strip())
+    return SlurmResponse(status, found, tuple(errors), head.decode(errors="replace").strip())
 
 
 def read_offer(path: str | None, value: Any) -> Offer | None:

@@ -16,7 +16,7 @@ from provisioner.api.pool_settings import SlurmJobs
 from provisioner.api.values import Secret
 from provisioner.cluster.client import Cluster
 from provisioner.cluster.resources import SECRETS
-from provisioner.jobs.slurm.answers import Dialect, NoAnswer, SlurmFailed
+from provisioner.jobs.slurm.answers import Dialect, SlurmFailed, SlurmNoAnswer
 from provisioner.jobs.slurm.rest import SlurmAccess, SlurmRest
 from provisioner.outbound.bulkhead import Bulkhead, LanePolicy, NoRoom
 from provisioner.outbound.lanes import Lanes
@@ -101,7 +101,7 @@ class SlurmConnections:
         if refused is not None:
             raise refused
         self.enter(key)
-        with self._bulkhead.call(_backend(key), counts=NoAnswer):
+        with self._bulkhead.call(_backend(key), counts=SlurmNoAnswer):
             yield
 
     def _read_credentials(self, name: str, source: str) -> tuple[str, Secret]:

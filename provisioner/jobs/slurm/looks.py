@@ -90,7 +90,7 @@ class SlurmCluster:
 
 
 @dataclass(frozen=True)
-class Failure:
+class PollFailure:
     """`since`: of the first in a row; `at`: of the last one, by the monotonic clock."""
 
     since: datetime
@@ -108,7 +108,7 @@ class _Entry:
     """Held by whoever asks: others wait for what that brings."""
     wanted_until: float = 0.0
     view: SlurmCluster | None = None
-    failure: Failure | None = None
+    failure: PollFailure | None = None
     acted: dict[str, float] = field(default_factory=dict)
     """By node: when it was changed last from here. What was seen before is out of date."""
 
@@ -128,7 +128,7 @@ class SlurmLooks:
         with self._lock:
             self._entry(key).wanted_until = self._monotonic() + WANTED_SECONDS
 
-    def find(self, key: Key, node: str) -> SlurmCluster | Failure | None:
+    def find(self, key: Key, node: str) -> SlurmCluster | PollFailure | None:
         """What is known now of `node`, without asking; None if that is out of date."""
         with self._lock:
             entry, now = self._entries.get(key), self._monotonic()
@@ -147,7 +147,7 @@ class SlurmLooks:
             entry = self._entries.get(key)
             return entry.view if entry is not None else None
 
-    def failure(self, key: Key) -> Failure | None:
+    def failure(self, key: Key) -> PollFailure | None:
         """The last one, however long ago, unless it was answered since."""
         with self._lock:
             entry = self._entries.get(key)
@@ -160,7 +160,7 @@ class SlurmLooks:
             if entry is not None:
                 entry.acted[node] = self._monotonic()
 
-    def refresh(self, key: Key, node: str, connect: Connect) -> SlurmCluster | Failure:
+    def refresh(self, key: Key, node: str, connect: Connect) -> SlurmCluster | PollFailure:
         """Ask, unless somebody else does: then wait for that, as long as a call takes at most, and ask if `node` was
         changed since it began."""
         with self._lock:
@@ -171,7 +171,7 @@ class SlurmLooks:
     def _entry(self, key: Key) -> _Entry:
         return self._entries.setdefault(key, _Entry())
 
-    def _ask(self, key: Key, entry: _Entry, connect: Connect) -> SlurmCluster | Failure:
+    def _ask(self, key: Key, entry: _Entry, connect: Connect) -> SlurmCluster | PollFailure:
         began = self._monotonic()
         try:
             rest = connect(key)
@@ -185,7 +185,7 @@ class SlurmLooks:
                 if before is not None and isinstance(error.__cause__, NoRoom):
                     words = before.words  # why it was given up, not that it is
                 since = before.since if before is not None else self._now()
-                entry.failure = failure = Failure(since, self._monotonic(), words)
+                entry.failure = failure = PollFailure(since, self._monotonic(), words)
             return failure
         with self._lock:
             entry.view, entry.failure = view, None

@@ -20,10 +20,10 @@ from provisioner.api.values import Secret
 from provisioner.jobs.slurm.answers import (
     PERSON_SECONDS,
     STEPS_ONLY,
-    Answer,
     Dialect,
-    NoAnswer,
     SlurmFailed,
+    SlurmNoAnswer,
+    SlurmResponse,
     choose_dialect,
     read_answer,
     read_offer,
@@ -154,11 +154,11 @@ class SlurmRest:
         version = self._dialect().version
         what = f"{method} {path} ({version})"
 
-        def judge(answer: Answer[T]) -> list[T]:
+        def judge(answer: SlurmResponse[T]) -> list[T]:
             if may_be_unknown and answer.says_unknown:
                 return []
             if not answer.is_good:
-                raise self._failed(what, answer, NoAnswer)
+                raise self._failed(what, answer, SlurmNoAnswer)
             return self._found(answer, key)
 
         seconds, most = (MANY_SECONDS, MANY_BYTES) if many else (CALL_SECONDS, ANSWER_BYTES)
@@ -171,9 +171,9 @@ class SlurmRest:
         version = self._dialect().version
         what = f"{method} {path} ({version})"
 
-        def judge(answer: Answer[None]) -> None:
+        def judge(answer: SlurmResponse[None]) -> None:
             if not answer.is_good:
-                raise self._failed(what, answer, SlurmFailed if answer.errors else NoAnswer)
+                raise self._failed(what, answer, SlurmFailed if answer.errors else SlurmNoAnswer)
 
         url = f"/slurm/{version}/{path}"
         self._send(method, url, what, "", _nothing, judge, most=ANSWER_BYTES, params=query, json=body)
@@ -182,9 +182,9 @@ class SlurmRest:
         found = self._dialects.get(self._access.url)
         if found is None:
 
-            def judge(answer: Answer[Any]) -> Dialect:
+            def judge(answer: SlurmResponse[Any]) -> Dialect:
                 if not answer.is_good:
-                    raise self._failed("GET openapi", answer, NoAnswer)
+                    raise self._failed("GET openapi", answer, SlurmNoAnswer)
                 return choose_dialect(self._found(answer, "paths"), self._access.url)
 
             found = self._dialects[self._access.url] = self._send(
@@ -199,7 +199,7 @@ class SlurmRest:
         what: str,
         key: str,
         keep: Keep[T],
-        judge: Callable[[Answer[T]], R],
+        judge: Callable[[SlurmResponse[T]], R],
         *,
         most: int,
         seconds: float | None = None,
@@ -238,7 +238,7 @@ class SlurmRest:
         seconds: float,
         most: int,
         more: Mapping[str, Any],
-    ) -> Answer[T]:
+    ) -> SlurmResponse[T]:
         url, after = self._access.url, 5.0
         try:
             with bounded_call("slurmrestd", seconds=seconds, max_bytes=most) as call:
@@ -254,17 +254,17 @@ class SlurmRest:
         # UnicodeError, which is a ValueError: no header has such letters as the token has.
         except (requests.RequestException, urllib3.exceptions.HTTPError, OSError, UnicodeError) as error:
             words = f"does not answer ({what}: {_cause(error)}): start it, or correct spec.jobs.slurm.url"
-            raise NoAnswer(f"slurmrestd at {url} {words}", after_seconds=after) from error
+            raise SlurmNoAnswer(f"slurmrestd at {url} {words}", after_seconds=after) from error
         except ValueError as error:
             words = f"answered what cannot be read ({what}: {error}): is it slurmrestd?"
-            raise NoAnswer(f"slurmrestd at {url} {words}", after_seconds=after) from error
+            raise SlurmNoAnswer(f"slurmrestd at {url} {words}", after_seconds=after) from error
 
-    def _found(self, answer: Answer[T], key: str) -> list[T]:
+    def _found(self, answer: SlurmResponse[T], key: str) -> list[T]:
         if answer.found is None:
-            raise NoAnswer(f"{self._access.url} answered without {key}: is it slurmrestd?", after_seconds=5.0)
+            raise SlurmNoAnswer(f"{self._access.url} answered without {key}: is it slurmrestd?", after_seconds=5.0)
         return answer.found
 
-    def _failed(self, what: str, answer: Answer[Any], otherwise: type[SlurmFailed]) -> SlurmFailed:
+    def _failed(self, what: str, answer: SlurmResponse[Any], otherwise: type[SlurmFailed]) -> SlurmFailed:
         access = self._access
         if answer.is_refusal:
             self._refused()

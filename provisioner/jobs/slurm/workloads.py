@@ -33,7 +33,7 @@ from provisioner.jobs.slurm.acts import (
 from provisioner.jobs.slurm.answers import SlurmFailed
 from provisioner.jobs.slurm.connections import BACKEND, SlurmConnections, key_of, slurm_bulkhead
 from provisioner.jobs.slurm.jobs import NodeJobs, as_job, describe, jobs_of_node, warned
-from provisioner.jobs.slurm.looks import Failure, SlurmCluster, SlurmLooks
+from provisioner.jobs.slurm.looks import PollFailure, SlurmCluster, SlurmLooks
 from provisioner.jobs.slurm.objects import SlurmNode
 from provisioner.jobs.slurm.reservations import maintenance_of, reservation_name
 from provisioner.jobs.work import EvictionBlocked, Job, JobKind, SlurmDrained, SlurmReserved
@@ -274,7 +274,7 @@ class SlurmWorkloads:
         if found is None:
             self._connections.enter(key)
             found = self._looks.refresh(key, name, self._connections.connect)
-        if isinstance(found, Failure):
+        if isinstance(found, PollFailure):
             raise SlurmFailed(found.describe(given_up=self._connections.is_given_up(key)), after_seconds=5.0)
         return found
 

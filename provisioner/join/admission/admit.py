@@ -24,9 +24,9 @@ from provisioner.api.server import BootOrder, JoinStatus, Server
 from provisioner.api.values import normal_system_uuid
 from provisioner.join.admission.attestation import (
     Challenge,
+    EvidenceQuestion,
     Pending,
     Proof,
-    Question,
     Unproven,
     known_endorsement_key,
 )
@@ -128,13 +128,15 @@ def judge_claim(
     return _judge_identity(facts, server, request) or _judge_order(facts, server, request, now)
 
 
-def question_of(facts: JoinFacts, admitted: Admitted, request: JoinRequest, address: str, now: datetime) -> Question:
+def question_of(
+    facts: JoinFacts, admitted: Admitted, request: JoinRequest, address: str, now: datetime
+) -> EvidenceQuestion:
     """What a verifier is asked, once the claim was found right. Raises: ValueError for facts that admit nobody."""
     if facts.server is None or facts.image is None:
         raise ValueError("a claim was admitted without a server or an Image")
     successor = find_successor(facts.node, admitted.order)
     is_asking = successor is not None and successor.asks(request.request_key_sha256)
-    return Question(
+    return EvidenceQuestion(
         server=facts.server,
         request=request,
         order=admitted.order,

@@ -24,7 +24,7 @@ from provisioner.join.admission.successor import Successor
 
 
 @dataclass(frozen=True, kw_only=True)
-class Question:
+class EvidenceQuestion:
     """Whose proof is asked for. address: where the request came from, which was found right. successor: by whose
     request key it asks, if that is the one that the system before it was given for this boot (a kexec)."""
 
@@ -79,24 +79,24 @@ class Challenge:
 Proof = Proven | Pending | Unproven | Challenge
 
 
-class Verifier(Protocol):
+class EvidenceVerifier(Protocol):
     """Judges one type of evidence. Changes nothing. Raises: Retryable where it cannot judge now."""
 
-    def verify(self, question: Question) -> Proof: ...
+    def verify(self, question: EvidenceQuestion) -> Proof: ...
 
 
 class NoEvidence:
     """Evidence of type None."""
 
-    def verify(self, question: Question) -> Proof:
+    def verify(self, question: EvidenceQuestion) -> Proof:
         return Unproven("the machine offered no evidence")
 
 
-VERIFIERS: Final[Mapping[str, Verifier]] = {"None": NoEvidence()}
+VERIFIERS: Final[Mapping[str, EvidenceVerifier]] = {"None": NoEvidence()}
 """By the type of evidence. Another kind of proof is another entry."""
 
 
-def prove(question: Question, verifiers: Mapping[str, Verifier]) -> Proof:
+def prove(question: EvidenceQuestion, verifiers: Mapping[str, EvidenceVerifier]) -> Proof:
     """Let the verifier for the request's type of evidence judge it. What is not known here proves nothing."""
     kind = question.request.evidence_type
     verifier = verifiers.get(kind)

@@ -45,7 +45,7 @@ from provisioner.join.admission.admit import (
     judge_proof,
     question_of,
 )
-from provisioner.join.admission.attestation import VERIFIERS, Pending, Proven, Verifier, prove
+from provisioner.join.admission.attestation import VERIFIERS, EvidenceVerifier, Pending, Proven, prove
 from provisioner.join.admission.configuration import JoinConfiguration, JoinSettings, SealedConfiguration
 from provisioner.join.admission.kubelet_configuration import kubelet_configuration
 from provisioner.join.admission.request import JoinRequest
@@ -109,7 +109,7 @@ class JoinService:
         recorder: Events,
         now: Callable[[], datetime] = lambda: datetime.now(UTC),
         mint: Callable[[], BootstrapToken] = mint_token,
-        verifiers: Mapping[str, Verifier] = VERIFIERS,
+        verifiers: Mapping[str, EvidenceVerifier] = VERIFIERS,
         sources: Mapping[ResourceType, Source] | None = None,
         monotonic: Callable[[], float] = time.monotonic,
     ) -> None:

@@ -13,11 +13,11 @@ from provisioner.api.attestation import AttestationStatus
 from provisioner.api.conditions import find_condition
 from provisioner.api.meta import rfc3339
 from provisioner.api.server import Server
-from provisioner.join.admission.attestation import Proof, Proven, Question, Unproven, known_endorsement_key
+from provisioner.join.admission.attestation import EvidenceQuestion, Proof, Proven, Unproven, known_endorsement_key
 from provisioner.rules.dpus import carries_boot_of
 
 
-def vouch(proof: Proof, question: Question, dpus: Sequence[Server], *, by_dpu: bool) -> Proof:
+def vouch(proof: Proof, question: EvidenceQuestion, dpus: Sequence[Server], *, by_dpu: bool) -> Proof:
     """`proof`, or in its place what the DPU says of a host that offered nothing. Not for other pools than those that
     ask for it.
 
@@ -44,7 +44,7 @@ def vouch(proof: Proof, question: Question, dpus: Sequence[Server], *, by_dpu: b
     return Proven(f"DPU {dpu.name}, which has proved the boot that it runs and passed the request on", record)
 
 
-def _passes_on(dpu: Server, question: Question) -> bool:
+def _passes_on(dpu: Server, question: EvidenceQuestion) -> bool:
     return carries_boot_of(dpu, question.server) and dpu.status.address == question.address
 
 

@@ -23,7 +23,7 @@ from typing import Any, Final
 from provisioner.api.server import JoinStatus, Server
 from provisioner.join.certificates.request import (
     CertificateRequest,
-    Subject,
+    CertificateSubject,
     SubjectError,
     common_names,
     read_subject,
@@ -149,7 +149,7 @@ def judge(request: CertificateRequest, facts: CertificateFacts) -> CertificateDe
     )
 
 
-def _refuse_form(request: CertificateRequest, subject: Subject, facts: CertificateFacts) -> Deny | None:
+def _refuse_form(request: CertificateRequest, subject: CertificateSubject, facts: CertificateFacts) -> Deny | None:
     if not subject.common_name.startswith(NODE_USER_PREFIX) or subject.organizations != (NODE_GROUP,):
         return Deny(
             "WrongSubject",
@@ -172,7 +172,7 @@ def _refuse_form(request: CertificateRequest, subject: Subject, facts: Certifica
     return None
 
 
-def _refuse_server(subject: Subject, facts: CertificateFacts) -> Deny | None:
+def _refuse_server(subject: CertificateSubject, facts: CertificateFacts) -> Deny | None:
     if facts.server is None:
         return Deny("UnknownServer", f"{subject.common_name!r} names no registered server")
     if subject.common_name != NODE_USER_PREFIX + facts.server.name:
@@ -210,7 +210,7 @@ def _is_claimed(join: JoinStatus, token_id: str) -> bool:
 
 
 def _judge_node(
-    request: CertificateRequest, subject: Subject, facts: CertificateFacts, node: str
+    request: CertificateRequest, subject: CertificateSubject, facts: CertificateFacts, node: str
 ) -> CertificateDecision:
     server = _known(facts)
     if node != server.name:

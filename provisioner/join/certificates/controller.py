@@ -23,7 +23,7 @@ from provisioner.api.rules import LABEL_PATTERN
 from provisioner.api.server import JoinStatus, Server
 from provisioner.cluster.client import Cluster
 from provisioner.cluster.events import Events
-from provisioner.cluster.own_writes import BEHIND_SECONDS, OwnWrites, Reader
+from provisioner.cluster.own_writes import BEHIND_SECONDS, FreshReader, OwnWrites
 from provisioner.cluster.resources import CSRS, NODES, SECRETS, ResourceType, of
 from provisioner.cluster.source import Source
 from provisioner.join.certificates.approve import (
@@ -77,8 +77,8 @@ class Approver:
     """Caches of what may be of a moment ago; without one, the API server is asked."""
 
     @cached_property
-    def reader(self) -> Reader:
-        return Reader(self.cluster, self.sources, OwnWrites(self.now))
+    def reader(self) -> FreshReader:
+        return FreshReader(self.cluster, self.sources, OwnWrites(self.now))
 
     def reconcile(self, name: str) -> float | None:
         """Decide a pending request; record what was issued on an approved one. Raises: Conflict, Retryable."""

@@ -57,7 +57,7 @@ class CertificateRequest:
 
 
 @dataclass(frozen=True, kw_only=True)
-class Subject:
+class CertificateSubject:
     """What the request asks for, out of its PEM.
 
     `other`: further things that it carries (emails, URIs, extensions…). `weakness`: what is wrong with its key, if
@@ -160,7 +160,7 @@ def common_names(pem: bytes, prefix: str) -> tuple[str, ...]:
     return tuple(found)
 
 
-def read_subject(pem: bytes) -> Subject:
+def read_subject(pem: bytes) -> CertificateSubject:
     """Parse the PEM of a request. Raises: SubjectError, and nothing else."""
     if len(pem) > MAX_PEM_BYTES or pem.count(b"-----BEGIN ") != 1:
         raise SubjectError("the request is not one PEM block")
@@ -194,7 +194,7 @@ def read_subject(pem: bytes) -> Subject:
     )
     if len(dns_names) + len(addresses) != len(alternative):
         other.append("alternative names that are neither DNS names nor addresses")
-    return Subject(
+    return CertificateSubject(
         common_name=str(names[0].value),
         organizations=tuple(str(organization.value) for organization in organizations),
         dns_names=dns_names,

@@ -42,7 +42,7 @@ _RBAC: Final = "rbac.authorization.k8s.io"
 
 
 @dataclass(frozen=True, kw_only=True)
-class Entry:
+class ListedServer:
     """What the list says of one server. removed: since when there is no Server of that name, RFC 3339."""
 
     credentials: tuple[str, ...] = ()
@@ -62,7 +62,7 @@ ALL_SHARDS: Final = frozenset(_shard(number) for number in range(SHARDS))
 """Other Roles of the namespace give the accounts the right to read and write these."""
 
 
-def entry_of(server: Mapping[str, Any]) -> Entry | None:
+def entry_of(server: Mapping[str, Any]) -> ListedServer | None:
     """What the list is to say of a Server that is there; None: nothing, its certificates are not held to it.
 
     Of its JSON: one Server that cannot be read in all parts must not keep the others of its shard from the list.
@@ -71,10 +71,10 @@ def entry_of(server: Mapping[str, Any]) -> Entry | None:
     if not join.get("certificateTokenID"):
         return None
     rejected = server["spec"].get("acceptance") == "Rejected"
-    return Entry() if rejected else Entry(credentials=tuple(join.get("credentials") or ()))
+    return ListedServer() if rejected else ListedServer(credentials=tuple(join.get("credentials") or ()))
 
 
-def read_entries(role: Mapping[str, Any] | None) -> dict[str, Entry]:
+def read_entries(role: Mapping[str, Any] | None) -> dict[str, ListedServer]:
     """What a Role of the list says, by server; nothing where there is none."""
     if role is None:
         return {}
@@ -85,14 +85,16 @@ def read_entries(role: Mapping[str, Any] | None) -> dict[str, Entry]:
         credentials.setdefault(server, []).append(credential)
     annotations: Mapping[str, str] = role["metadata"].get("annotations") or {}
     return {
-        server: Entry(credentials=tuple(found), removed=annotations.get(REMOVED_ANNOTATION + server))
+        server: ListedServer(credentials=tuple(found), removed=annotations.get(REMOVED_ANNOTATION + server))
         for server, found in credentials.items()
     }
 
 
-def settle(before: Mapping[str, Entry], servers: Iterable[Mapping[str, Any]], now: datetime) -> dict[str, Entry]:
+def settle(
+    before: Mapping[str, ListedServer], servers: Iterable[Mapping[str, Any]], now: datetime
+) -> dict[str, ListedServer]:
     """What the list is to say of a shard. `before`: what it says; servers: all Servers of the shard, as JSON."""
-    wanted: dict[str, Entry] = {}
+    wanted: dict[str, ListedServer] = {}
     for server in servers:
         entry = entry_of(server)
         if entry is not None:
@@ -101,17 +103,17 @@ def settle(before: Mapping[str, Entry], servers: Iterable[Mapping[str, Any]], no
         last = before[name]
         removed = last.removed or rfc3339(now)
         if _ends(removed, now) > now:
-            wanted[name] = Entry(credentials=last.credentials, removed=removed)
+            wanted[name] = ListedServer(credentials=last.credentials, removed=removed)
     return wanted
 
 
-def next_end(entries: Mapping[str, Entry], now: datetime) -> float | None:
+def next_end(entries: Mapping[str, ListedServer], now: datetime) -> float | None:
     """In how many seconds the first of the removed ones may go; None without one."""
     ends = [_ends(entry.removed, now) for entry in entries.values() if entry.removed is not None]
     return max(1.0, (min(ends) - now).total_seconds()) if ends else None
 
 
-def role_of(shard: str, entries: Mapping[str, Entry]) -> dict[str, Any]:
+def role_of(shard: str, entries: Mapping[str, ListedServer]) -> dict[str, Any]:
     """The Role that says so. A rule without names would be one of all names: what is empty has no rule."""
     names = {
         PIN: sorted(entries),

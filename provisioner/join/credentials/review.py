@@ -15,7 +15,7 @@ from provisioner.cluster.resources import ACCESS_REVIEWS, CREDENTIALS
 from provisioner.cluster.source import Object, Source
 from provisioner.join.certificates.approve import NODE_GROUP, NODE_USER_PREFIX
 from provisioner.join.certificates.request import CREDENTIAL_EXTRA
-from provisioner.join.credentials.listed import Entry, read_entries, shard_of
+from provisioner.join.credentials.listed import ListedServer, read_entries, shard_of
 
 FRESH_SECONDS: Final = 120.0
 """So old may the copy of the list be: a watch that lives says something twice in that time."""
@@ -26,7 +26,7 @@ class MalformedReview(ValueError):
 
 
 @dataclass(frozen=True, kw_only=True)
-class Asked:
+class Requester:
     """Who asks, of a SubjectAccessReview; what for does not matter. credential: None for none, or several."""
 
     user: str
@@ -35,7 +35,7 @@ class Asked:
 
 
 @dataclass(frozen=True)
-class Denied:
+class CredentialDenied:
     """The words are for the log of the API server, and for who asked."""
 
     reason: str
@@ -48,7 +48,7 @@ class NoOpinion:
     reason: str
 
 
-Opinion = Denied | NoOpinion
+Opinion = CredentialDenied | NoOpinion
 
 
 class CredentialList:
@@ -59,7 +59,7 @@ class CredentialList:
         self._heard_seconds = heard_seconds
         self._shards = roles.index(lambda role: [role["metadata"]["name"]])
 
-    def find(self, server: str) -> Entry | None:
+    def find(self, server: str) -> ListedServer | None:
         """What it says of that server; None: its certificates are not held to it."""
         return self._shards.summary(shard_of(server), _entries).get(server)
 
@@ -73,11 +73,11 @@ class CredentialList:
         return None
 
 
-def _entries(roles: list[Object]) -> Mapping[str, Entry]:
+def _entries(roles: list[Object]) -> Mapping[str, ListedServer]:
     return {name: entry for role in roles for name, entry in read_entries(role).items()}
 
 
-def read_review(body: object) -> Asked:
+def read_review(body: object) -> Requester:
     """Of the JSON that the API server sends. Raises: MalformedReview, in words that say what was expected."""
     if not isinstance(body, Mapping) or (body.get("apiVersion"), body.get("kind")) != (
         ACCESS_REVIEWS.api_version,
@@ -93,10 +93,10 @@ def read_review(body: object) -> Asked:
     credentials = extra.get(CREDENTIAL_EXTRA) or []
     if not _are_words(credentials):
         raise MalformedReview(f"extra {CREDENTIAL_EXTRA} of the SubjectAccessReview is no list of text")
-    return Asked(user=user, groups=tuple(groups), credential=credentials[0] if len(credentials) == 1 else None)
+    return Requester(user=user, groups=tuple(groups), credential=credentials[0] if len(credentials) == 1 else None)
 
 
-def judge(asked: Asked, listed: CredentialList) -> Opinion:
+def judge(asked: Requester, listed: CredentialList) -> Opinion:
     """The opinion on a request, whatever it asks for."""
     server = asked.user.removeprefix(NODE_USER_PREFIX)
     if server == asked.user or NODE_GROUP not in asked.groups:
@@ -109,12 +109,12 @@ def judge(asked: Asked, listed: CredentialList) -> Opinion:
         return NoOpinion(f"Node {server} is not held to the list of credentials")
     if asked.credential in entry.credentials:
         return NoOpinion("a credential of the current boot")
-    return Denied(f"credential {asked.credential or 'none'} is none of the current boot of server {server}")
+    return CredentialDenied(f"credential {asked.credential or 'none'} is none of the current boot of server {server}")
 
 
 def answer_of(opinion: Opinion) -> dict[str, Any]:
     """The SubjectAccessReview that says so."""
-    status = {"allowed": False, "denied": isinstance(opinion, Denied), "reason": opinion.reason}
+    status = {"allowed": False, "denied": isinstance(opinion, CredentialDenied), "reason": opinion.reason}
     return {"apiVersion": ACCESS_REVIEWS.api_version, "kind": ACCESS_REVIEWS.kind, "status": status}
 
 

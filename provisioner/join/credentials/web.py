@@ -24,10 +24,10 @@ import structlog
 
 from provisioner.api.errors import NeedsHuman
 from provisioner.join.credentials.review import (
-    Asked,
+    CredentialDenied,
     CredentialList,
-    Denied,
     MalformedReview,
+    Requester,
     answer_of,
     judge,
     read_review,
@@ -162,9 +162,9 @@ class AuthorizerServer(socketserver.ThreadingTCPServer):
             if request in self._open:
                 self._open[request] = True
 
-    def opine(self, asked: Asked) -> dict[str, Any]:
+    def opine(self, asked: Requester) -> dict[str, Any]:
         opinion = judge(asked, self.listed)
-        if isinstance(opinion, Denied) and self._is_news((asked.user, asked.credential)):
+        if isinstance(opinion, CredentialDenied) and self._is_news((asked.user, asked.credential)):
             log.warning("request denied", username=asked.user, reason=opinion.reason)
         return answer_of(opinion)
 

@@ -7,7 +7,7 @@ from provisioner.api.meta import parse_time
 from provisioner.maintenance.facts import MaintenanceFacts
 from provisioner.maintenance.phases.brought import is_brought
 from provisioner.maintenance.phases.verdict import Cause
-from provisioner.rules.requests import Wanted, answered_until, asked_time, is_before
+from provisioner.rules.requests import NodeRequest, answered_until, asked_time, is_before
 
 End = tuple[Cause, str]
 
@@ -46,7 +46,7 @@ def find_end(facts: MaintenanceFacts) -> End | None:
     return _done_before(facts) if not claimed else None
 
 
-def _names(wanted: Wanted) -> str:
+def _names(wanted: NodeRequest) -> str:
     return ", ".join(r.name for r in wanted.waiting)
 
 

@@ -13,7 +13,7 @@ from provisioner.api.node_contract import MaintenanceEffect
 from provisioner.jobs.work import Job
 from provisioner.maintenance.facts import MaintenanceFacts
 from provisioner.maintenance.status.record import note
-from provisioner.rules.requests import Wanted
+from provisioner.rules.requests import NodeRequest
 
 _ABOUT_REQUESTORS = ("Requested", "RequestChanged", "Withdrawn", "RequestIgnored")
 
@@ -41,7 +41,7 @@ def effective(facts: MaintenanceFacts, now: datetime) -> MaintenanceStatus:
     return _with_requestors(m, wanted.refused if wanted is not None else (), status, now)
 
 
-def closing(wanted: Wanted | None, pool: NodePool | None) -> MaintenanceEffect | None:
+def closing(wanted: NodeRequest | None, pool: NodePool | None) -> MaintenanceEffect | None:
     """How a server of `pool` is closed to new jobs while running ones go on; None: not at all.
 
     Where the pool wants it closed as soon as a Maintenance is planned, one that waits for its turn is not planned yet.
@@ -51,14 +51,14 @@ def closing(wanted: Wanted | None, pool: NodePool | None) -> MaintenanceEffect |
     return "NoSchedule" if _closes_as_planned(wanted, pool) else wanted.closing
 
 
-def closing_moment(wanted: Wanted | None, pool: NodePool | None) -> datetime | None:
+def closing_moment(wanted: NodeRequest | None, pool: NodePool | None) -> datetime | None:
     """From when on a server of `pool` that is closed takes no job, if those that end by then may still start."""
     if wanted is None or pool is None or _closes_as_planned(wanted, pool):
         return None
     return wanted.closing_time
 
 
-def _closes_as_planned(wanted: Wanted, pool: NodePool) -> bool:
+def _closes_as_planned(wanted: NodeRequest, pool: NodePool) -> bool:
     return pool.spec.maintenance.cordon == "WhenPlanned" and not wanted.awaits_turn
 
 

@@ -21,8 +21,8 @@ from provisioner.maintenance.phases.verdict import Verdict, read_verdict
 from provisioner.maintenance.requests.request import (
     ACTION_OF,
     REQUESTOR_OF,
-    Refusal,
     RequestCondition,
+    RequestRefusal,
     read_ask,
     read_requests,
 )
@@ -34,7 +34,7 @@ CLOCKS_DIFFER: Final = timedelta(minutes=5)
 
 
 @dataclass(frozen=True, kw_only=True)
-class File:
+class FileRequestor:
     """Put `requestor` into `target`, in place of the one of its name; into a new Maintenance if None."""
 
     requestor: Requestor
@@ -55,16 +55,16 @@ class SetConditions:
     """Set conditions on the Node: refusals, and stale requests to False. `refusals`: those to tell of."""
 
     conditions: tuple[NodeCondition, ...]
-    refusals: tuple[Refusal, ...] = ()
+    refusals: tuple[RequestRefusal, ...] = ()
 
 
-Intake = File | Withdraw | SetConditions
+Intake = FileRequestor | Withdraw | SetConditions
 
 
 def take_in(node: NodeView | None, maintenances: Iterable[Maintenance], now: datetime) -> Intake | None:
     """The next thing to do about the requests on `node`; None if all are taken in."""
     ordered = sorted(maintenances, key=age)
-    refusals: list[Refusal] = []
+    refusals: list[RequestRefusal] = []
     asked = read_requests(node.body) if node is not None else {}
     for type_, name in REQUESTOR_OF.items():
         holders = [m for m in ordered if is_active(m) and any(r.name == name for r in m.spec.requestors)]
@@ -81,7 +81,7 @@ def take_in(node: NodeView | None, maintenances: Iterable[Maintenance], now: dat
         existing = next((r for m in holders for r in m.spec.requestors if r.name == name), None)
         since = _asked_at(condition, existing, answer, now)
         ask = read_ask(condition, since)
-        if isinstance(ask, Refusal):
+        if isinstance(ask, RequestRefusal):
             refusals.append(ask)
             open_ = [m for m in holders if not has_begun(m)]
             if open_:
@@ -105,7 +105,7 @@ def take_in(node: NodeView | None, maintenances: Iterable[Maintenance], now: dat
 
 def file_request(
     wanted: Requestor, existing: Requestor | None, holders: list[Maintenance], ordered: list[Maintenance]
-) -> File | Withdraw | None:
+) -> FileRequestor | Withdraw | None:
     """How `wanted` gets on record; None if it is. existing: the one of its name, which `holders` have. ordered: all
     Maintenances of the server."""
     if existing is not None and (has_begun(holders[0]) or is_same(existing, wanted)):
@@ -113,7 +113,7 @@ def file_request(
     target = find_target(ordered, wanted)
     if existing is not None and target is not holders[0]:
         return Withdraw(requestor=wanted.name, target=holders[0])  # and next into one that wants no other Image
-    return File(requestor=wanted, target=target)
+    return FileRequestor(requestor=wanted, target=target)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -177,7 +177,7 @@ def _asked_at(
     return parse_time(seen) if seen is not None else now
 
 
-def _refuse(node: NodeView, refusals: tuple[Refusal, ...]) -> SetConditions | None:
+def _refuse(node: NodeView, refusals: tuple[RequestRefusal, ...]) -> SetConditions | None:
     if refusals:
         words = " | ".join(r.message for r in refusals)[:1024]
         wanted = NodeCondition(type=REQUEST_REFUSED, status="True", reason="NotUnderstood", message=words)

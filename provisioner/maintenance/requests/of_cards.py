@@ -16,7 +16,7 @@ from provisioner.api import Maintenance, Server
 from provisioner.api.conditions import is_true
 from provisioner.api.maintenance import DISTURBING_PHASES, Requestor, holding_maintenance
 from provisioner.api.meta import rfc3339
-from provisioner.maintenance.requests.intake import File, Withdraw, file_request
+from provisioner.maintenance.requests.intake import FileRequestor, Withdraw, file_request
 from provisioner.rules.requests import age, entry_of, is_active, is_judged, merge
 
 PREFIX: Final = "dpu-"
@@ -25,7 +25,7 @@ MAX_NAME: Final = 63
 
 
 @dataclass(frozen=True, kw_only=True)
-class Card:
+class DpuMaintenances:
     """A DPU with its Maintenances."""
 
     server: Server
@@ -33,8 +33,8 @@ class Card:
 
 
 def ask_for_cards(
-    host: str, maintenances: Iterable[Maintenance], cards: Sequence[Card], now: datetime
-) -> File | Withdraw | None:
+    host: str, maintenances: Iterable[Maintenance], cards: Sequence[DpuMaintenances], now: datetime
+) -> FileRequestor | Withdraw | None:
     """The next thing to do about what the cards in `host` ask for; None if all is on record.
 
     maintenances: those of the host.
@@ -60,7 +60,7 @@ def requestor_name(dpu: str) -> str:
     return PREFIX + dpu[-(MAX_NAME - len(PREFIX)) :].lstrip("-.")
 
 
-def _entry(host: str, card: Card, entries: Mapping[str, Requestor], now: datetime) -> Requestor | None:
+def _entry(host: str, card: DpuMaintenances, entries: Mapping[str, Requestor], now: datetime) -> Requestor | None:
     name = requestor_name(card.server.name)
     before = entries.get(name)
     maintenance = holding_maintenance(card.maintenances, card.server.name)

@@ -59,7 +59,7 @@ class RequestCondition:
 
 
 @dataclass(frozen=True, kw_only=True)
-class Ask:
+class ParsedRequest:
     """What a condition asks for, understood."""
 
     action: MaintenanceAction
@@ -69,7 +69,7 @@ class Ask:
 
 
 @dataclass(frozen=True, kw_only=True)
-class Refusal:
+class RequestRefusal:
     """A condition that cannot be acted on: what was observed, what is expected, what to do."""
 
     type: str
@@ -97,12 +97,12 @@ def read_requests(node: Mapping[str, Any]) -> dict[str, RequestCondition]:
     return found
 
 
-def read_ask(condition: RequestCondition, since: datetime) -> Ask | Refusal:
+def read_ask(condition: RequestCondition, since: datetime) -> ParsedRequest | RequestRefusal:
     """What `condition` asks for; relative deadlines count from `since`."""
     action = ACTION_OF[condition.type]
     policy = next((p for p in POLICIES if p == (condition.reason or "WhenIdle")), None)
     if policy is None:
-        return Refusal(
+        return RequestRefusal(
             type=condition.type,
             observed=f"reason '{condition.reason[:64]}'",
             expected="WhenIdle, Deadline or Now",
@@ -111,35 +111,35 @@ def read_ask(condition: RequestCondition, since: datetime) -> Ask | Refusal:
     deadlines, images = _words(condition.message, "deadline"), _words(condition.message, "image")
     for key, values in (("deadline", deadlines), ("image", images)):
         if len(values) > 1:
-            return Refusal(
+            return RequestRefusal(
                 type=condition.type,
                 observed=f"{len(values)} different words {key}= in the message",
                 expected="at most one",
                 remedy=f"leave all {key}= but one out of the message",
             )
     deadline = _read_deadline(condition.type, policy, next(iter(deadlines), None), since)
-    if isinstance(deadline, Refusal):
+    if isinstance(deadline, RequestRefusal):
         return deadline
     image = _read_image(condition.type, action, next(iter(images), None))
-    if isinstance(image, Refusal):
+    if isinstance(image, RequestRefusal):
         return image
-    return Ask(action=action, policy=policy, deadline=deadline, image=image)
+    return ParsedRequest(action=action, policy=policy, deadline=deadline, image=image)
 
 
 def _read_deadline(
     type_: str, policy: MaintenancePolicy, word: str | None, since: datetime
-) -> datetime | Refusal | None:
+) -> datetime | RequestRefusal | None:
     if policy != "Deadline":
         if word is None:
             return None
-        return Refusal(
+        return RequestRefusal(
             type=type_,
             observed=f"deadline={word[:64]} with reason {policy}",
             expected="a deadline with reason Deadline only",
             remedy=f"set the reason to Deadline, or leave deadline= out of the message ({policy} has none)",
         )
     if word is None:
-        return Refusal(
+        return RequestRefusal(
             type=type_,
             observed="reason Deadline and no word deadline= in the message",
             expected="deadline=+2h or deadline=2026-03-01T12:00:00Z",
@@ -148,14 +148,14 @@ def _read_deadline(
     relative = _RELATIVE.fullmatch(word)
     moment = since + timedelta(**{_UNITS[relative[2]]: int(relative[1])}) if relative else _absolute(word)
     if moment is None:
-        return Refusal(
+        return RequestRefusal(
             type=type_,
             observed=f"deadline={word[:64]}",
             expected="RFC 3339 with an offset from UTC, such as 2026-03-01T12:00:00Z, or +30m, +2h, +1d",
             remedy="write the deadline in one of these forms, without spaces",
         )
     if not since <= moment <= since + _LONGEST:
-        return Refusal(
+        return RequestRefusal(
             type=type_,
             observed=f"deadline={word[:64]}, which is {rfc3339(moment)}",
             expected=f"a moment from the request ({rfc3339(since)}) to {_LONGEST.days} days after it",
@@ -173,18 +173,18 @@ def _absolute(word: str) -> datetime | None:
     return read_time(word.upper())
 
 
-def _read_image(type_: str, action: MaintenanceAction, word: str | None) -> str | Refusal | None:
+def _read_image(type_: str, action: MaintenanceAction, word: str | None) -> str | RequestRefusal | None:
     if word is None:
         return None
     if action == "Drain":
-        return Refusal(
+        return RequestRefusal(
             type=type_,
             observed=f"image={word[:64]} with a request to drain, which boots nothing",
             expected="no image",
             remedy="leave image= out of the message, or set ReimageRequested instead",
         )
     if len(word) > 63 or not _NAME.fullmatch(word):
-        return Refusal(
+        return RequestRefusal(
             type=type_,
             observed=f"image={word[:64]}",
             expected="the name of an Image: lower-case letters, digits, '-' and '.'",

@@ -6,16 +6,16 @@ from collections.abc import Iterable
 
 from provisioner.api.dpu_network import DPUNetworkSpec
 from provisioner.network.agent.naming import peer_link_name, vrf_name, vxlan_name
-from provisioner.network.agent.operations import DeleteNamespace, LoadChains, Operation, Refused, device_of
+from provisioner.network.agent.operations import DeleteNamespace, LoadChains, Operation, OperationRefused, device_of
 from provisioner.network.agent.result import Problem
-from provisioner.network.agent.situation import Situation
+from provisioner.network.agent.situation import DpuInputs
 from provisioner.network.agent.state import HOME
 
 
 class Blame:
     """For one spec in one situation."""
 
-    def __init__(self, spec: DPUNetworkSpec, situation: Situation) -> None:
+    def __init__(self, spec: DPUNetworkSpec, situation: DpuInputs) -> None:
         self._all = tuple(port.function for port in spec.ports)
         self._of_vni = {
             vpc.vni: tuple(port.function for port in spec.ports if port.vni == vpc.vni) for vpc in spec.vpcs
@@ -29,7 +29,7 @@ class Blame:
             for peer in vpc.peer_vnis:
                 self._vnis_of_device[peer_link_name(vpc.vni, peer)] = (vpc.vni, peer)
 
-    def problems(self, refused: Iterable[Refused], rest: Iterable[Operation]) -> list[Problem]:
+    def problems(self, refused: Iterable[OperationRefused], rest: Iterable[Operation]) -> list[Problem]:
         """One for each set of ports: the first operation that was refused, or that did not last.
 
         What cannot be told apart is every port's.

@@ -23,12 +23,12 @@ from provisioner.network.agent.naming import (
     vxlan_name,
 )
 from provisioner.network.agent.ports import Port
-from provisioner.network.agent.preflight import Domain, Readable
+from provisioner.network.agent.preflight import Domain, EnforceableSpec
 from provisioner.network.agent.rules.boot import boot_at_port
 from provisioner.network.agent.rules.domain import DomainDevices, domain_chains
 from provisioner.network.agent.rules.port import guarded_port, isolated_port
 from provisioner.network.agent.rules.underlay import isolation_chains, underlay_chains
-from provisioner.network.agent.situation import Situation
+from provisioner.network.agent.situation import DpuInputs
 from provisioner.network.agent.state import (
     HOME,
     LOOPBACK,
@@ -38,10 +38,10 @@ from provisioner.network.agent.state import (
     FdbEntry,
     Link,
     Neighbour,
+    NftRule,
     Place,
     PlaceState,
     Route,
-    Rule,
     Sysctl,
 )
 from provisioner.network.agent.sysctls import (
@@ -89,7 +89,7 @@ class _Place:
         )
 
 
-def wanted_state(readable: Readable, situation: Situation) -> dict[Place, PlaceState]:
+def wanted_state(readable: EnforceableSpec, situation: DpuInputs) -> dict[Place, PlaceState]:
     """Every function that the agent knows of and that is not among `readable.ports` is isolated at HOME."""
     places: dict[Place, _Place] = defaultdict(_Place)
     home = places[HOME]
@@ -114,7 +114,7 @@ def wanted_state(readable: Readable, situation: Situation) -> dict[Place, PlaceS
 
 
 def _devices(
-    readable: Readable, ports: Mapping[int, list[Port]], situation: Situation
+    readable: EnforceableSpec, ports: Mapping[int, list[Port]], situation: DpuInputs
 ) -> dict[Place, list[DomainDevices]]:
     found: dict[Place, list[DomainDevices]] = defaultdict(list)
     for domain in readable.domains:
@@ -132,9 +132,9 @@ def _devices(
 def _domain(
     place: _Place,
     domain: Domain,
-    readable: Readable,
+    readable: EnforceableSpec,
     ports: Mapping[int, list[Port]],
-    situation: Situation,
+    situation: DpuInputs,
 ) -> None:
     in_vrf = situation.backend == "vrf"
     master = vrf_name(domain.vni) if in_vrf else None
@@ -230,7 +230,7 @@ def _peer(place: _Place, device: str, vtep: str, peer: int, ports: Iterable[Port
                 place.routes.add(Route(str(prefix), device, router, table=table, metric=METRIC))
 
 
-def _boot_rules(readable: Readable, situation: Situation, function: str) -> list[Rule]:
+def _boot_rules(readable: EnforceableSpec, situation: DpuInputs, function: str) -> list[NftRule]:
     """Of the port by which a host boots through the DPU."""
     host, services = readable.booting, situation.boot
     if host is None or services is None or host.function != function:
@@ -238,7 +238,7 @@ def _boot_rules(readable: Readable, situation: Situation, function: str) -> list
     return boot_at_port(host, services)
 
 
-def _boot_plane(places: dict[Place, _Place], readable: Readable, situation: Situation) -> BootingHost | None:
+def _boot_plane(places: dict[Place, _Place], readable: EnforceableSpec, situation: DpuInputs) -> BootingHost | None:
     """Beside the port, wherever that is, and in a namespace of its own."""
     host, services = readable.booting, situation.boot
     if host is None or services is None:
@@ -252,7 +252,7 @@ def _boot_plane(places: dict[Place, _Place], readable: Readable, situation: Situ
 
 
 def _isolated(
-    home: _Place, interfaces: Mapping[str, str], host: BootingHost | None = None, boot: Sequence[Rule] = ()
+    home: _Place, interfaces: Mapping[str, str], host: BootingHost | None = None, boot: Sequence[NftRule] = ()
 ) -> None:
     for function, device in interfaces.items():
         home.links.add(Link(device, "port"))

@@ -19,12 +19,12 @@ from provisioner.network.agent.kernel import carry_out
 from provisioner.network.agent.naming import boot_namespace
 from provisioner.network.agent.nft import NftRefused
 from provisioner.network.agent.observe import Observed, Observer
-from provisioner.network.agent.operations import ChangeLink, Operation, Refused
+from provisioner.network.agent.operations import ChangeLink, Operation, OperationRefused
 from provisioner.network.agent.preflight import examine
 from provisioner.network.agent.probe import find_interfaces, find_underlay, former_macs, has_vrf
 from provisioner.network.agent.result import Enforced, Problem, port_statuses, spec_mark
 from provisioner.network.agent.rules.tables import FAMILIES, marking, removal
-from provisioner.network.agent.situation import Backend, Situation
+from provisioner.network.agent.situation import Backend, DpuInputs
 from provisioner.network.agent.state import HOME, KernelState
 
 _PATIENCE_SECONDS: Final = (0.1, 0.3, 0.0)
@@ -40,7 +40,7 @@ class _Attempt:
     after: Observed
     first: tuple[Operation, ...]
     rest: tuple[Operation, ...]
-    refused: tuple[Refused, ...]
+    refused: tuple[OperationRefused, ...]
     changes: int
 
 
@@ -191,14 +191,14 @@ class Enforcer:
             boot=self._booting(attempt.after) if readable.booting is not None else None,
         )
 
-    def _situation(self, spec: DPUNetworkSpec) -> Situation:
+    def _situation(self, spec: DPUNetworkSpec) -> DpuInputs:
         owner = namespaces.owner()
         if self._backend is None:
             self._backend = "vrf" if has_vrf() else "netns"
         if self._has_conntrack is None and any(rule.stateful for port in spec.ports for rule in port.rules):
             self._has_conntrack = nft.has_conntrack()
         found = find_interfaces(owner, self._ports.values())
-        return Situation(
+        return DpuInputs(
             backend=self._backend,
             owner=owner,
             interfaces=self._ports,
@@ -216,7 +216,7 @@ class Enforcer:
         interfaces = self._ports.values()
         before = after = self._observer.observe(owner, interfaces, settings)
         first = rest = tuple(differences(wanted, before.places))
-        refused: tuple[Refused, ...] = ()
+        refused: tuple[OperationRefused, ...] = ()
         changes = 0
         for _ in range(_ROUNDS):
             if not rest:

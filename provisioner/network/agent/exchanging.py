@@ -39,7 +39,7 @@ PATIENCE_SECONDS: Final = 3.0
 """With a bgpd that hangs: no wish is enforced later than by that for it."""
 
 
-class Kernel(Protocol):
+class EnforcedKernel(Protocol):
     """As `enforce.Enforcer`."""
 
     def enforce(self, spec: DPUNetworkSpec) -> Enforced: ...
@@ -58,7 +58,7 @@ class ExchangingKernel:
 
     def __init__(
         self,
-        kernel: Kernel,
+        kernel: EnforcedKernel,
         directory: Path,
         clock: Callable[[], float] = time.time,
         *,

@@ -25,7 +25,7 @@ from provisioner.network.agent.boot.server import BootServer
 from provisioner.network.agent.card.configure import CardReport
 from provisioner.network.agent.card.worker import CardWorker
 from provisioner.network.agent.dhcp.served import ServedPort
-from provisioner.network.agent.dhcp.server import DhcpServer
+from provisioner.network.agent.dhcp.server import HostDhcpServer
 from provisioner.network.agent.nft import NftRefused
 from provisioner.network.agent.result import Enforced
 from provisioner.node.api_server import NotJoinedError, OwnObject, read_access
@@ -65,7 +65,7 @@ class Kernel(Protocol):
     def boot(self) -> ServedBoot | None: ...
 
 
-class Card(Protocol):
+class CardWorking(Protocol):
     """As `card.worker.CardWorker`."""
 
     def want(self, wanted: CardConfiguration | None) -> None: ...
@@ -97,7 +97,7 @@ class Agent:
         *,
         serve: Callable[[Iterable[ServedPort]], object] = lambda ports: None,
         serve_boot: Callable[[ServedBoot | None], str | None] = lambda boot: None,
-        card: Card | None = None,
+        card: CardWorking | None = None,
     ) -> None:
         self._kernel = kernel
         self._write = write
@@ -312,7 +312,7 @@ def follow(
     def write(change: Mapping[str, Any]) -> None:
         own().patch(change, subresource="status", query=f"?fieldManager={MANAGER}")
 
-    dhcp = DhcpServer(say)
+    dhcp = HostDhcpServer(say)
     serve_boot: Callable[[ServedBoot | None], str | None] = boot.serve if boot is not None else lambda _: None
     agent = Agent(kernel, write, say, serve=dhcp.serve, serve_boot=serve_boot, card=card)
     watch = ObjectWatch(own, agent.take, say, "DPUNetwork")

@@ -9,7 +9,7 @@ from ipaddress import IPv4Address, ip_network
 from pathlib import Path
 from typing import Any, Final
 
-from provisioner.network.evpn.learn import MOST_ROUTES_READ, Route
+from provisioner.network.evpn.learn import MOST_ROUTES_READ, EvpnRoute
 
 _LARGEST_BYTES: Final = 64 << 20
 
@@ -18,8 +18,8 @@ _LARGEST_BYTES: Final = 64 << 20
 class HeldRoutes:
     """`awaited`: those that stay though nobody announces them, until `until`, in seconds since 1970."""
 
-    held: frozenset[Route] = frozenset()
-    awaited: frozenset[Route] = frozenset()
+    held: frozenset[EvpnRoute] = frozenset()
+    awaited: frozenset[EvpnRoute] = frozenset()
     until: float = 0.0
 
 
@@ -50,13 +50,13 @@ def forget(path: Path) -> None:
     path.unlink(missing_ok=True)
 
 
-def _plain(routes: Iterable[Route]) -> list[list[Any]]:
+def _plain(routes: Iterable[EvpnRoute]) -> list[list[Any]]:
     return [[each.vni, each.prefix, each.vtep] for each in sorted(routes)]
 
 
-def _routes(said: Any) -> frozenset[Route]:
+def _routes(said: Any) -> frozenset[EvpnRoute]:
     """Raises: ValueError, TypeError."""
     return frozenset(
-        Route(int(vni), str(ip_network(str(prefix))), str(IPv4Address(str(vtep))))
+        EvpnRoute(int(vni), str(ip_network(str(prefix))), str(IPv4Address(str(vtep))))
         for vni, prefix, vtep in said[:MOST_ROUTES_READ]
     )

@@ -11,7 +11,7 @@ from provisioner.network.agent import namespaces, nft
 from provisioner.network.agent.namespaces import inside, opened
 from provisioner.network.agent.netlink.entries import IndexOf, address, fdb_entry, neighbour, route
 from provisioner.network.agent.netlink.links import delete_link, new_veth, new_vrf, new_vxlan, set_link
-from provisioner.network.agent.netlink.socket import NetlinkSocket, Refusal, Request
+from provisioner.network.agent.netlink.socket import NetlinkError, NetlinkRequest, NetlinkSocket
 from provisioner.network.agent.nft import NftRefused
 from provisioner.network.agent.observe import SYSCTLS
 from provisioner.network.agent.operations import (
@@ -23,8 +23,8 @@ from provisioner.network.agent.operations import (
     LoadChains,
     MoveLink,
     Operation,
+    OperationRefused,
     Put,
-    Refused,
     Remove,
     SetSysctl,
 )
@@ -33,15 +33,15 @@ from provisioner.network.agent.rules.underlay import VXLAN_PORT
 from provisioner.network.agent.state import HOME, Address, Neighbour, Place, Route
 
 
-def carry_out(operations: Sequence[Operation]) -> list[Refused]:
+def carry_out(operations: Sequence[Operation]) -> list[OperationRefused]:
     """In order. Those that follow one another in one namespace share a socket, and are one write."""
-    refused: list[Refused] = []
+    refused: list[OperationRefused] = []
     for place, group in groupby(operations, key=_where):
         batch = list(group)
         try:
             refused += _in_place(place, batch)
         except OSError as error:
-            refused += [Refused(operation, _words(error)) for operation in batch]
+            refused += [OperationRefused(operation, _words(error)) for operation in batch]
     return refused
 
 
@@ -51,7 +51,7 @@ def _where(operation: Operation) -> Place:
     return HOME if isinstance(operation, from_home) else operation.place
 
 
-def _in_place(place: Place, operations: Iterable[Operation]) -> Iterator[Refused]:
+def _in_place(place: Place, operations: Iterable[Operation]) -> Iterator[OperationRefused]:
     """Raises: OSError if the namespace cannot be entered."""
     with inside(place), NetlinkSocket() as kernel:
         for is_entry, group in groupby(operations, key=lambda each: isinstance(each, Put | Remove)):
@@ -65,10 +65,10 @@ def _in_place(place: Place, operations: Iterable[Operation]) -> Iterator[Refused
                 except (OSError, NftRefused) as error:
                     why = _words(error)
                 if why is not None:
-                    yield Refused(operation, why)
+                    yield OperationRefused(operation, why)
 
 
-def _entries(kernel: NetlinkSocket, operations: Sequence[Put | Remove]) -> Iterator[Refused]:
+def _entries(kernel: NetlinkSocket, operations: Sequence[Put | Remove]) -> Iterator[OperationRefused]:
     index_of = cache(_index_of)
     requests, sent = [], []
     for operation in operations:
@@ -76,20 +76,20 @@ def _entries(kernel: NetlinkSocket, operations: Sequence[Put | Remove]) -> Itera
             requests.append(_entry(operation, index_of))
         except OSError as error:
             if isinstance(operation, Put):  # what is to go has gone with its device
-                yield Refused(operation, _words(error))
+                yield OperationRefused(operation, _words(error))
         else:
             sent.append(operation)
     for at, refusal in sorted(kernel.send(requests).items()):
         if not _is_so_already(sent[at], refusal):
-            yield Refused(sent[at], refusal.words)
+            yield OperationRefused(sent[at], refusal.words)
 
 
-def _is_so_already(operation: Put | Remove, refusal: Refusal) -> bool:
+def _is_so_already(operation: Put | Remove, refusal: NetlinkError) -> bool:
     """ENOENT, ESRCH, ENODEV, EADDRNOTAVAIL: what is to go has gone, with the device or address that it hung on."""
     return isinstance(operation, Remove) and refusal.errno in (2, 3, 19, 99)
 
 
-def _entry(operation: Put | Remove, index_of: IndexOf) -> Request:
+def _entry(operation: Put | Remove, index_of: IndexOf) -> NetlinkRequest:
     entry, wanted = operation.entry, isinstance(operation, Put)
     if isinstance(entry, Address):
         return address(entry, index_of, wanted=wanted)
@@ -156,7 +156,7 @@ def _added(kernel: NetlinkSocket, operation: AddLink) -> str | None:
         return _sent(kernel, request)
 
 
-def _sent(kernel: NetlinkSocket, request: Request) -> str | None:
+def _sent(kernel: NetlinkSocket, request: NetlinkRequest) -> str | None:
     refused = kernel.send([request])
     return refused[0].words if refused else None
 

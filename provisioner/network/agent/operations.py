@@ -152,7 +152,7 @@ Operation = (
 
 
 @dataclass(frozen=True)
-class Refused:
+class OperationRefused:
     """An operation that was not carried out, and why, in the kernel's or the program's words."""
 
     operation: Operation

@@ -33,7 +33,7 @@ class Prefix(NamedTuple):
     text: str
 
 
-class Unreadable(Exception):
+class UnreadableValue(Exception):
     """A value of the spec that says nothing the kernel could be told."""
 
 
@@ -105,18 +105,18 @@ def read_port(port: DPUPort) -> Port:
     """Raises: Unreadable, with the value and what it should be."""
     mac = port.mac_address.lower()
     if not _MAC.match(mac):
-        raise Unreadable(f"macAddress is {port.mac_address}, not a unicast MAC address")
+        raise UnreadableValue(f"macAddress is {port.mac_address}, not a unicast MAC address")
     addresses = tuple(_read_address(each) for each in port.addresses)
     gateways = tuple(_read_address(each) for each in port.gateways)
     if [each.version for each in addresses] != [each.version for each in gateways]:
-        raise Unreadable(
+        raise UnreadableValue(
             f"gateways are {', '.join(port.gateways) or 'none'}, not one of the family of each of "
             f"{', '.join(port.addresses) or 'no addresses'}"
         )
     prefixes = tuple(read_network(each) for each in port.prefixes)
     lonely = [network for network in prefixes if network.version not in {each.version for each in addresses}]
     if lonely:
-        raise Unreadable(f"prefix {lonely[0]} is of a family of which the port has no address")
+        raise UnreadableValue(f"prefix {lonely[0]} is of a family of which the port has no address")
     return Port(
         function=port.function,
         vni=port.vni,
@@ -132,7 +132,7 @@ def read_network(text: str) -> Network:
     try:
         return ip_network(text)
     except ValueError:
-        raise Unreadable(f"{text} is no subnet such as 10.1.0.0/24 with its host bits clear") from None
+        raise UnreadableValue(f"{text} is no subnet such as 10.1.0.0/24 with its host bits clear") from None
 
 
 def read_prefix(text: str) -> Prefix:
@@ -153,15 +153,15 @@ def _read_address(text: str) -> Address:
     try:
         found = ip_address(text)
     except ValueError:
-        raise Unreadable(f"{text} is no IP address") from None
+        raise UnreadableValue(f"{text} is no IP address") from None
     if found.is_multicast or found.is_link_local or found.is_loopback or found.is_unspecified:
-        raise Unreadable(f"{text} is no address that a port can have")
+        raise UnreadableValue(f"{text} is no address that a port can have")
     return found
 
 
 def _read_filter(rule: PortRule) -> Filter:
     if rule.ports and rule.protocol not in ("TCP", "UDP"):
-        raise Unreadable(f"a rule has ports {', '.join(rule.ports)} of protocol {rule.protocol}, which has none")
+        raise UnreadableValue(f"a rule has ports {', '.join(rule.ports)} of protocol {rule.protocol}, which has none")
     return Filter(
         egress=rule.direction == "Egress",
         allow=rule.action == "Allow",
@@ -176,7 +176,7 @@ def _read_ports(text: str) -> tuple[int, int]:
     found = _PORTS.match(text)
     first, last = (int(found[1]), int(found[2] or found[1])) if found else (0, 0)
     if not 1 <= first <= last <= 65535:
-        raise Unreadable(f"{text} is no port or range of ports such as 443 or 1-9")
+        raise UnreadableValue(f"{text} is no port or range of ports such as 443 or 1-9")
     return first, last
 
 

@@ -8,9 +8,9 @@ from ipaddress import AddressValueError, IPv4Address
 
 from provisioner.api.dpu_network import DPUVPC, DPUNetworkSpec, DPUPort
 from provisioner.network.agent.boot.plane import BootingHost, NoPlane, read_host
-from provisioner.network.agent.ports import Port, Prefix, Unreadable, read_port, read_prefix
+from provisioner.network.agent.ports import Port, Prefix, UnreadableValue, read_port, read_prefix
 from provisioner.network.agent.result import Problem
-from provisioner.network.agent.situation import VXLAN_OVERHEAD_BYTES, Situation
+from provisioner.network.agent.situation import VXLAN_OVERHEAD_BYTES, DpuInputs
 
 
 @dataclass(frozen=True)
@@ -25,7 +25,7 @@ class Domain:
 
 
 @dataclass(frozen=True)
-class Readable:
+class EnforceableSpec:
     """What of a spec can be enforced: `ports` only those whose packets are to pass."""
 
     vtep: str
@@ -38,12 +38,12 @@ class Readable:
     def functions(self) -> frozenset[str]:
         return frozenset(port.function for port in self.ports)
 
-    def without_ports(self, functions: Collection[str]) -> Readable:
+    def without_ports(self, functions: Collection[str]) -> EnforceableSpec:
         """Those are isolated."""
         return replace(self, ports=tuple(port for port in self.ports if port.function not in functions))
 
 
-def examine(spec: DPUNetworkSpec, situation: Situation) -> Readable:
+def examine(spec: DPUNetworkSpec, situation: DpuInputs) -> EnforceableSpec:
     """Pure. A VPC that cannot be read is left out with all its ports."""
     problems: list[Problem] = []
     if not _is_address(spec.vtep_address):
@@ -57,9 +57,9 @@ def examine(spec: DPUNetworkSpec, situation: Situation) -> Readable:
                 is_of_all=True,
             )
         )
-        return Readable("", (), (), tuple(problems))
+        return EnforceableSpec("", (), (), tuple(problems))
     if situation.backend == "netns" and spec.vpcs and not situation.namespaces_are_shared:
-        return Readable(spec.vtep_address, (), (), (_hidden(spec),))
+        return EnforceableSpec(spec.vtep_address, (), (), (_hidden(spec),))
     if not situation.underlay.exists:
         problems.append(
             Problem(
@@ -100,11 +100,11 @@ def examine(spec: DPUNetworkSpec, situation: Situation) -> Readable:
         replace(each, peers=tuple(sorted({vni for vni in each.peers if vni in known and each.vni in known[vni].peers})))
         for each in domains
     )
-    return Readable(spec.vtep_address, peered, tuple(ports), tuple(problems), booting)
+    return EnforceableSpec(spec.vtep_address, peered, tuple(ports), tuple(problems), booting)
 
 
 def _booting(
-    spec: DPUNetworkSpec, situation: Situation, ports: Sequence[Port], problems: list[Problem]
+    spec: DPUNetworkSpec, situation: DpuInputs, ports: Sequence[Port], problems: list[Problem]
 ) -> BootingHost | None:
     """The host that boots through the DPU, whose port may or may not be in a VPC."""
     said = spec.host_boot
@@ -146,7 +146,7 @@ def _booting(
     return found
 
 
-def _domain(vpc: DPUVPC, spec: DPUNetworkSpec, situation: Situation, problems: list[Problem]) -> Domain | None:
+def _domain(vpc: DPUVPC, spec: DPUNetworkSpec, situation: DpuInputs, problems: list[Problem]) -> Domain | None:
     functions = tuple(port.function for port in spec.ports if port.vni == vpc.vni)
     underlay = situation.underlay
     needed = vpc.mtu_bytes + VXLAN_OVERHEAD_BYTES
@@ -164,15 +164,15 @@ def _domain(vpc: DPUVPC, spec: DPUNetworkSpec, situation: Situation, problems: l
     try:
         for vtep in (*vpc.members, *(remote.vtep for remote in vpc.remotes)):
             if not _is_address(vtep):
-                raise Unreadable(f"{vtep} is no IPv4 address of a DPU")
+                raise UnreadableValue(f"{vtep} is no IPv4 address of a DPU")
         remotes = tuple((remote.vtep, tuple(read_prefix(each) for each in remote.prefixes)) for remote in vpc.remotes)
-    except Unreadable as error:
+    except UnreadableValue as error:
         problems.append(_unreadable(f"VPC {vpc.vpc}", error, functions))
         return None
     return Domain(vpc.vni, vpc.mtu_bytes, remotes, vpc.members, vpc.peer_vnis)
 
 
-def _is_there(port: DPUPort, situation: Situation, problems: list[Problem]) -> bool:
+def _is_there(port: DPUPort, situation: DpuInputs, problems: list[Problem]) -> bool:
     interface = situation.interfaces.get(port.function)
     if interface is not None and port.function in situation.largest_mtus:
         return True
@@ -185,10 +185,10 @@ def _is_there(port: DPUPort, situation: Situation, problems: list[Problem]) -> b
     return False
 
 
-def _port(port: DPUPort, situation: Situation, problems: list[Problem]) -> list[Port]:
+def _port(port: DPUPort, situation: DpuInputs, problems: list[Problem]) -> list[Port]:
     try:
         found = read_port(port)
-    except Unreadable as error:
+    except UnreadableValue as error:
         problems.append(_unreadable(f"port {port.function}", error, (port.function,)))
         return []
     if found.is_stateful and not situation.has_conntrack:
@@ -215,7 +215,7 @@ def _hidden(spec: DPUNetworkSpec) -> Problem:
     )
 
 
-def _unreadable(what: str, error: Unreadable, functions: Iterable[str]) -> Problem:
+def _unreadable(what: str, error: UnreadableValue, functions: Iterable[str]) -> Problem:
     return Problem(
         "SpecUnreadable",
         f"{what} cannot be enforced: {error}; correct what it is compiled of",

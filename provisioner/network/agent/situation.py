@@ -26,7 +26,7 @@ class Underlay:
 
 
 @dataclass(frozen=True, kw_only=True)
-class Situation:
+class DpuInputs:
     """`interfaces`: of each function the name of its representor. `largest_mtus`: of those that exist.
     `boot`: what a host that boots through the DPU asks for; None where the agent was not told."""
 

@@ -93,7 +93,7 @@ Family = Literal["inet", "netdev"]
 
 
 @dataclass(frozen=True)
-class Rule:
+class NftRule:
     """A rule of a chain. `text`: its canonical form, by which it is compared; `source`: JSON, as nft takes it."""
 
     text: str
@@ -117,7 +117,7 @@ class Chain:
     family: Family
     name: str
     hook: Hook | None = None
-    rules: tuple[Rule, ...] = ()
+    rules: tuple[NftRule, ...] = ()
 
 
 @dataclass(frozen=True)

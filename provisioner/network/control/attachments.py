@@ -21,15 +21,15 @@ from provisioner.cluster.reconciler import Said, StatusReconciler, news_of
 from provisioner.cluster.resources import ResourceType, of
 from provisioner.cluster.source import Object, look_up
 from provisioner.network.control.claims.claimer import MOST_ATTEMPTS, Claimer
-from provisioner.network.control.claims.wanted import Wanted, vpc_trouble, want_for_attachment
+from provisioner.network.control.claims.wanted import WantedClaims, vpc_trouble, want_for_attachment
 from provisioner.network.control.compile.peers import key_of
-from provisioner.network.control.compile.place import Place
+from provisioner.network.control.compile.place import FunctionPlace
 from provisioner.network.control.compile.room import has_room, room_for
 from provisioner.network.control.compile.security import group_trouble, groups_of
 from provisioner.network.control.compile.view import Endpoint, port_of
 from provisioner.network.control.facts import Facts, addresses_of
 from provisioner.network.control.informers import function_in
-from provisioner.network.control.report.attachment import Standing, attachment_status
+from provisioner.network.control.report.attachment import AttachmentState, attachment_status
 from provisioner.network.control.trouble import Trouble
 from provisioner.network.control.vpcs import RETRY_SECONDS, is_waiting
 from provisioner.network.control.writes import MANAGER, Generations
@@ -92,12 +92,12 @@ class Attachments(StatusReconciler[Said]):
         return is_waiting((said.status or {})["conditions"][0]["reason"])
 
     def _claim(
-        self, key: str, attachment: VPCAttachment, vpc: VPC | None, vni: int | None, at: Place | Trouble
-    ) -> tuple[Wanted, bool]:
+        self, key: str, attachment: VPCAttachment, vpc: VPC | None, vni: int | None, at: FunctionPlace | Trouble
+    ) -> tuple[WantedClaims, bool]:
         """Make the claims that are missing, or else let go of one too many. Returns: what is wanted, and whether
         something was written that the caches are to show first."""
         if vpc is not None and vni is None:
-            return Wanted(trouble=vpc_trouble(attachment, vpc, vni)), False
+            return WantedClaims(trouble=vpc_trouble(attachment, vpc, vni)), False
         refused: dict[str, NetworkClaim] = {}
         wanted = self._want(attachment, vpc, vni, at, refused)
         while (other := self._make(key, attachment, wanted)) is not None:
@@ -118,12 +118,12 @@ class Attachments(StatusReconciler[Said]):
         attachment: VPCAttachment,
         vpc: VPC | None,
         vni: int | None,
-        at: Place | Trouble,
+        at: FunctionPlace | Trouble,
         refused: dict[str, NetworkClaim],
-    ) -> Wanted:
+    ) -> WantedClaims:
         held = self._facts.held_by(attachment).claims
         if vpc is None or vni is None:
-            return Wanted(
+            return WantedClaims(
                 surplus=tuple(each.name for each in held),
                 trouble=vpc_trouble(attachment, vpc, vni),
             )
@@ -131,15 +131,15 @@ class Attachments(StatusReconciler[Said]):
         def find(name: str) -> NetworkClaim | None:
             return refused.get(name) or look_up(NetworkClaim, self._facts.caches.claims, name)
 
-        is_full = isinstance(at, Place) and self._is_full(at)
+        is_full = isinstance(at, FunctionPlace) and self._is_full(at)
         return want_for_attachment(attachment, vpc, vni, at, held, find, is_full=is_full)
 
-    def _is_full(self, at: Place) -> bool:
+    def _is_full(self, at: FunctionPlace) -> bool:
         """Whether the DPU is told of as many functions as it can be, and not of this one."""
         claimed = [function_in(each) for each in self._facts.lookups.claims_by_dpu.get(at.dpu)]
         return not has_room(at.function, self._facts.functions_assigned(at.dpu), claimed)
 
-    def _make(self, key: str, attachment: VPCAttachment, wanted: Wanted) -> NetworkClaim | None:
+    def _make(self, key: str, attachment: VPCAttachment, wanted: WantedClaims) -> NetworkClaim | None:
         """Returns: the claim of another one that is in the way; None if all could be made."""
         metadata = attachment.metadata
         holder = ClaimHolder(
@@ -155,15 +155,20 @@ class Attachments(StatusReconciler[Said]):
         return None
 
     def _stand(
-        self, attachment: VPCAttachment, vpc: VPC | None, vni: int | None, at: Place | Trouble, wanted: Wanted
-    ) -> Standing:
+        self,
+        attachment: VPCAttachment,
+        vpc: VPC | None,
+        vni: int | None,
+        at: FunctionPlace | Trouble,
+        wanted: WantedClaims,
+    ) -> AttachmentState:
         trouble, endpoint = wanted.trouble, None
         addresses: tuple[str, ...] = ()
         if vpc is not None and vni is not None:
             addresses = addresses_of(vpc, attachment, self._facts.held_by(attachment).addresses(vni))
             endpoint = self._endpoint(attachment, f"{attachment.metadata.namespace}/{vpc.name}")
             trouble = trouble or self._group_trouble(attachment, vpc)
-        place = at if isinstance(at, Place) else None
+        place = at if isinstance(at, FunctionPlace) else None
         if (
             trouble is None
             and endpoint is None
@@ -176,7 +181,7 @@ class Attachments(StatusReconciler[Said]):
                 "told of new attachments: have the administrators give it one of its own (spec.dpu.vtepAddress)",
             )
         dpu = place.dpu if place is not None else attachment.status.dpu_ref
-        return Standing(
+        return AttachmentState(
             place=place,
             addresses=addresses,
             port=port_of(endpoint, vni) if endpoint is not None and vni is not None else None,

@@ -16,12 +16,12 @@ from provisioner.cluster.controller import Controller, Reconcile
 from provisioner.cluster.events import Events
 from provisioner.cluster.work_queue import WorkQueue
 from provisioner.network.control.attachments import Attachments
-from provisioner.network.control.claims.release import Releases
+from provisioner.network.control.claims.release import ClaimReleases
 from provisioner.network.control.dpus import DPUs
 from provisioner.network.control.facts import Facts
-from provisioner.network.control.follow import Follow, Queues
+from provisioner.network.control.follow import FollowNetworks, NetworkQueues
 from provisioner.network.control.informers import NetworkInformers
-from provisioner.network.control.turns import Turns
+from provisioner.network.control.turns import TenantTurns
 from provisioner.network.control.vpcs import Groups, Pools, VPCs
 from provisioner.network.control.writes import MANAGER, Compilations, Generations
 
@@ -46,11 +46,11 @@ def build_network_controllers(
     vpcs = VPCs(cluster, facts, recorder, controller, clock)
     dpus = DPUs(cluster, facts, recorder, compilations, generations, controller, clock)
     attachments = Attachments(cluster, facts, recorder, generations, dpus.refused, controller, clock, monotonic)
-    releases = Releases(cluster, facts, recorder, compilations, controller, clock, monotonic)
+    releases = ClaimReleases(cluster, facts, recorder, compilations, controller, clock, monotonic)
     groups = Groups(cluster, facts, recorder, controller, clock)
     pools = Pools(cluster, facts, recorder, controller, clock)
     spread = controller("network-spread", lambda key: follow.spread(key))
-    queues = Queues(
+    queues = NetworkQueues(
         vpcs=vpcs.controller.queue,
         attachments=attachments.controller.queue,
         groups=groups.controller.queue,
@@ -59,7 +59,7 @@ def build_network_controllers(
         dpus=dpus.controller.queue,
         spread=spread.queue,
     )
-    follow = Follow(facts, queues, Turns(monotonic), THE_POOL)
+    follow = FollowNetworks(facts, queues, TenantTurns(monotonic), THE_POOL)
     follow.subscribe()
     parts = (vpcs, attachments, dpus, releases, groups, pools)
     return [*(part.controller for part in parts), spread]

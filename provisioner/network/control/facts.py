@@ -19,7 +19,7 @@ from provisioner.network.control.claims.allocate import versions_of
 from provisioner.network.control.compile.card import card_configuration
 from provisioner.network.control.compile.host_boot import host_boot
 from provisioner.network.control.compile.peers import peers_of
-from provisioner.network.control.compile.place import Place, place
+from provisioner.network.control.compile.place import FunctionPlace, place
 from provisioner.network.control.compile.view import Endpoint, VPCView, make_endpoint, make_view
 from provisioner.network.control.informers import Lookups, NetworkInformers, holder_of, is_released, vpc_of
 from provisioner.network.control.trouble import Trouble
@@ -98,7 +98,7 @@ class Facts:
     def _counting(self, uid: str | None) -> Iterator[NetworkClaim]:
         return (each for each in self.lookups.claims_of(uid) if each.status.released_time is None)
 
-    def place_of(self, attachment: VPCAttachment) -> Place | Trouble:
+    def place_of(self, attachment: VPCAttachment) -> FunctionPlace | Trouble:
         spec = attachment.spec
         server = look_up(Server, self.caches.servers, spec.server_ref)
         bodies = self.lookups.dpus_by_host.get(spec.server_ref)
@@ -157,7 +157,7 @@ class Facts:
         groups = self.groups_in(attachment.metadata.namespace, refs)
         return make_endpoint(vpc, attachment, at, addresses, groups)
 
-    def _had(self, at: Place, vni: int, addresses: tuple[str, ...]) -> bool:
+    def _had(self, at: FunctionPlace, vni: int, addresses: tuple[str, ...]) -> bool:
         """Whether the DPU has that port in its last configuration, by the address on the underlay that it has now."""
         network = self.network(at.dpu)
         if network is None or network.spec.vtep_address != at.vtep:

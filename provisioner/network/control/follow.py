@@ -21,7 +21,7 @@ from provisioner.network.control.informers import (
     vnis_held,
     vpc_of,
 )
-from provisioner.network.control.turns import Turns
+from provisioner.network.control.turns import TenantTurns
 
 SETTLE_SECONDS: Final = 0.1
 """What changes in quick succession is compiled once."""
@@ -32,7 +32,7 @@ Maybe = Object | None
 
 
 @dataclass(frozen=True, kw_only=True)
-class Queues:
+class NetworkQueues:
     """By what each is keyed: VPCs, attachments and groups by namespace/name, the others by name. spread: VPCs whose
     DPUs are to be compiled, each with the tenant that has changed something: `blue:blue/main`, `:blue/main`."""
 
@@ -45,10 +45,10 @@ class Queues:
     spread: WorkQueue
 
 
-class Follow:
+class FollowNetworks:
     """Puts into the queues what changes concern."""
 
-    def __init__(self, facts: Facts, queues: Queues, turns: Turns, pool: str) -> None:
+    def __init__(self, facts: Facts, queues: NetworkQueues, turns: TenantTurns, pool: str) -> None:
         self._facts = facts
         self._turns = turns
         self._lookups = facts.lookups

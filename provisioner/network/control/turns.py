@@ -15,7 +15,7 @@ AHEAD_SECONDS: Final = 2.0
 MOST_REMEMBERED: Final = 4096
 
 
-class Turns:
+class TenantTurns:
     """By tenant; "" is nobody's, and never waits. `clock` is monotonic, in seconds. For one thread."""
 
     def __init__(self, clock: Callable[[], float]) -> None:

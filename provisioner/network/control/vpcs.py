@@ -20,7 +20,7 @@ from provisioner.cluster.reconciler import Said, StatusReconciler, news_of
 from provisioner.cluster.resources import ResourceType, of
 from provisioner.cluster.source import Object, look_up
 from provisioner.network.control.claims.claimer import MOST_ATTEMPTS, Claimer
-from provisioner.network.control.claims.wanted import TakenVNIs, Wanted, want_vni
+from provisioner.network.control.claims.wanted import TakenVNIs, WantedClaims, want_vni
 from provisioner.network.control.compile.peers import held_by_peers, peer_trouble
 from provisioner.network.control.compile.security import missing_of
 from provisioner.network.control.compile.view import route_trouble
@@ -70,7 +70,7 @@ class VPCs(StatusReconciler[Said]):
             requeue_after_seconds=RETRY_SECONDS if trouble is not None else None,
         )
 
-    def _claim(self, key: str, vpc: VPC) -> Wanted:
+    def _claim(self, key: str, vpc: VPC) -> WantedClaims:
         refused: dict[str, NetworkClaim] = {}
         wanted = self._want(vpc, refused)
         while (other := self._make(key, vpc, wanted)) is not None:
@@ -84,7 +84,7 @@ class VPCs(StatusReconciler[Said]):
                 self._claimer.release(key, found)
         return wanted
 
-    def _want(self, vpc: VPC, refused: dict[str, NetworkClaim]) -> Wanted:
+    def _want(self, vpc: VPC, refused: dict[str, NetworkClaim]) -> WantedClaims:
         def find(name: str) -> NetworkClaim | None:
             return refused.get(name) or look_up(NetworkClaim, self._facts.caches.claims, name)
 
@@ -92,7 +92,7 @@ class VPCs(StatusReconciler[Said]):
         held = self._facts.vnis_of(vpc)
         return want_vni(vpc, pool, held, TakenVNIs(find), self._facts.vni_claims() if not held else ())
 
-    def _make(self, key: str, vpc: VPC, wanted: Wanted) -> NetworkClaim | None:
+    def _make(self, key: str, vpc: VPC, wanted: WantedClaims) -> NetworkClaim | None:
         """Returns: the claim of another one that is in the way; None if all could be made."""
         metadata = vpc.metadata
         holder = ClaimHolder(kind="VPC", namespace=str(metadata.namespace), name=vpc.name, uid=str(metadata.uid))

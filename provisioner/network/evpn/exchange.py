@@ -11,9 +11,9 @@ from provisioner.api.wording import quantity
 from provisioner.network.evpn.bgpd import Bgpd
 from provisioner.network.evpn.learn import (
     NOTHING_HEARD,
-    Heard,
+    EvpnRoute,
+    HeardRoutes,
     Learned,
-    Route,
     Within,
     learn,
     read_announced,
@@ -28,7 +28,9 @@ _PATIENCE_SECONDS: Final = (0.02, 0.05, 0.1, 0.2, 0.4, 0.8)
 class Exchange:
     """Of one DPU. `held`, `awaited`: as another one had them; without them the first that is heard is believed."""
 
-    def __init__(self, bgpd: Bgpd, fabric: Fabric, held: Iterable[Route] = (), awaited: Iterable[Route] = ()) -> None:
+    def __init__(
+        self, bgpd: Bgpd, fabric: Fabric, held: Iterable[EvpnRoute] = (), awaited: Iterable[EvpnRoute] = ()
+    ) -> None:
         self._bgpd = bgpd
         self.fabric = fabric
         self.held = frozenset(held)
@@ -36,7 +38,7 @@ class Exchange:
         self.heard = NOTHING_HEARD
         self._told: list[OwnRoute] | None = None
 
-    def ask(self) -> Heard:
+    def ask(self) -> HeardRoutes:
         """What is announced now; nothing comes of it yet. Raises: BgpdFailed."""
         return read_heard(self._bgpd.routes(), self._bgpd.sessions(), self.fabric.asn)
 
@@ -49,7 +51,7 @@ class Exchange:
         """As `hear`, while bgpd says nothing: what was held stays."""
         return self._learn(spec, NOTHING_HEARD, within)
 
-    def _learn(self, spec: DPUNetworkSpec, heard: Heard, within: Within) -> Learned:
+    def _learn(self, spec: DPUNetworkSpec, heard: HeardRoutes, within: Within) -> Learned:
         learned = learn(spec, heard, self.held, within, self.awaited)
         self.held, self.awaited = learned.held, learned.awaited
         return learned

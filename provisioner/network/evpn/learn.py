@@ -36,7 +36,7 @@ Within = Mapping[int, Collection[str]]
 
 
 @dataclass(frozen=True, order=True)
-class Route:
+class EvpnRoute:
     """That a DPU says it has `prefix` of the VPC behind it."""
 
     vni: int
@@ -46,24 +46,24 @@ class Route:
 
 @dataclass(frozen=True, order=True)
 class RefusedRoute:
-    route: Route
+    route: EvpnRoute
     reason: Reason
 
 
 @dataclass(frozen=True)
-class Heard:
+class HeardRoutes:
     """`contested`: VNI and prefix of routes that bear the distinguisher of another DPU than they lead to. A reflector
     holds such a route instead of that other one's. `unreadable`: how many were not as ours are. `is_connected`: there
     is a session to a reflector; `is_settled`: one has lasted."""
 
-    routes: frozenset[Route]
+    routes: frozenset[EvpnRoute]
     unreadable: int
     is_settled: bool
     contested: frozenset[tuple[int, str]] = frozenset()
     is_connected: bool = False
 
 
-NOTHING_HEARD: Final = Heard(frozenset(), 0, is_settled=False)
+NOTHING_HEARD: Final = HeardRoutes(frozenset(), 0, is_settled=False)
 
 
 @dataclass(frozen=True)
@@ -72,14 +72,14 @@ class Learned:
     was told by the API server before, and nobody has announced it yet."""
 
     spec: DPUNetworkSpec
-    held: frozenset[Route]
+    held: frozenset[EvpnRoute]
     refused: tuple[RefusedRoute, ...]
-    awaited: frozenset[Route] = frozenset()
+    awaited: frozenset[EvpnRoute] = frozenset()
 
 
-def read_heard(routes: Mapping[str, Any], sessions: Mapping[str, Any], asn: int) -> Heard:
+def read_heard(routes: Mapping[str, Any], sessions: Mapping[str, Any], asn: int) -> HeardRoutes:
     """`routes`, `sessions`: as bgpd says in JSON. Whatever they hold, nothing is raised."""
-    found: set[Route] = set()
+    found: set[EvpnRoute] = set()
     contested: set[tuple[int, str]] = set()
     unreadable = seen = 0
     for name, of_distinguisher in routes.items():
@@ -104,7 +104,7 @@ def read_heard(routes: Mapping[str, Any], sessions: Mapping[str, Any], asn: int)
                 found.add(route)
     ages = _session_ages(sessions)
     is_settled = any(age >= SETTLED_SECONDS * 1000 for age in ages)
-    return Heard(frozenset(found), unreadable, is_settled, frozenset(contested), bool(ages))
+    return HeardRoutes(frozenset(found), unreadable, is_settled, frozenset(contested), bool(ages))
 
 
 def read_announced(routes: Mapping[str, Any]) -> frozenset[tuple[int, str]]:
@@ -139,7 +139,7 @@ def _flat(paths: Any) -> Iterable[Mapping[str, Any]]:
             yield from (path for path in each if isinstance(path, Mapping))
 
 
-def _route(path: Mapping[str, Any], asn: int) -> Route | None:
+def _route(path: Mapping[str, Any], asn: int) -> EvpnRoute | None:
     said = path.get("extendedCommunity")
     text = said.get("string") if isinstance(said, Mapping) else None
     vni = read_communities(text, asn) if isinstance(text, str) else None
@@ -149,7 +149,7 @@ def _route(path: Mapping[str, Any], asn: int) -> Route | None:
     vtep = read_vtep(hop.get("ip")) if isinstance(hop, Mapping) else None
     if path.get("routeType") != 5 or vni is None or prefix is None or vtep is None:
         return None
-    return Route(vni, str(prefix), vtep)
+    return EvpnRoute(vni, str(prefix), vtep)
 
 
 def _session_ages(sessions: Mapping[str, Any]) -> list[int]:
@@ -167,12 +167,12 @@ def within_of(spec: DPUNetworkSpec) -> Within:
     return {vpc.vni: vpc.space for vpc in spec.vpcs}
 
 
-def told_before(remotes: DPUNetworkSpec, spec: DPUNetworkSpec) -> frozenset[Route]:
+def told_before(remotes: DPUNetworkSpec, spec: DPUNetworkSpec) -> frozenset[EvpnRoute]:
     """The routes that `remotes`, enforced last, has from the API server: each of that VPC of `spec` in whose space it
     lies. No two that exchange packets have addresses in common."""
     spaces = {vni: [ip_network(each) for each in prefixes] for vni, prefixes in within_of(spec).items()}
     return frozenset(
-        Route(vni, prefix, remote.vtep)
+        EvpnRoute(vni, prefix, remote.vtep)
         for vpc in remotes.vpcs
         for remote in vpc.remotes
         for prefix in remote.prefixes
@@ -183,10 +183,10 @@ def told_before(remotes: DPUNetworkSpec, spec: DPUNetworkSpec) -> frozenset[Rout
 
 def learn(
     spec: DPUNetworkSpec,
-    heard: Heard,
-    held: Collection[Route],
+    heard: HeardRoutes,
+    held: Collection[EvpnRoute],
     within: Within,
-    awaited: Collection[Route] = (),
+    awaited: Collection[EvpnRoute] = (),
 ) -> Learned:
     """`spec`: of a DPU, with `members` and without `remotes`. `held`: as the last call returned; `awaited`: what stays
     though no session speaks of it, until somebody does: as its DPU does not announce yet.
@@ -199,7 +199,7 @@ def learn(
     own = _own_prefixes(spec)
     spaces = {vni: [ip_network(each) for each in prefixes] for vni, prefixes in within.items()}
     refused: set[RefusedRoute] = set()
-    claims: dict[tuple[int, str], set[Route]] = defaultdict(set)
+    claims: dict[tuple[int, str], set[EvpnRoute]] = defaultdict(set)
     kept = {*held, *awaited}
     flooding = _too_many(heard.routes)
     for route in heard.routes:
@@ -241,7 +241,7 @@ def learn(
         else:
             refused.update(RefusedRoute(route, "ClaimedByTwo") for route in said if route != keeper)
     believed = frozenset(keys.values())
-    by_vni: dict[int, list[Route]] = defaultdict(list)
+    by_vni: dict[int, list[EvpnRoute]] = defaultdict(list)
     for route in sorted(believed):
         by_vni[route.vni].append(route)
     vpcs = tuple(replace(vpc, remotes=_remotes(vpc, spec, by_vni, own)) for vpc in spec.vpcs)
@@ -258,7 +258,7 @@ def _is_inside(network: Network, spaces: Iterable[Network]) -> bool:
     )
 
 
-def _too_many(routes: Iterable[Route]) -> set[tuple[int, str]]:
+def _too_many(routes: Iterable[EvpnRoute]) -> set[tuple[int, str]]:
     """VNI and VTEP of who announces more than anybody may."""
     counts = Counter((route.vni, route.vtep) for route in routes)
     return {each for each, count in counts.items() if count > MOST_OF_A_DPU}
@@ -273,7 +273,7 @@ def _own_prefixes(spec: DPUNetworkSpec) -> dict[int, set[str]]:
 
 
 def _remotes(
-    vpc: DPUVPC, spec: DPUNetworkSpec, by_vni: Mapping[int, Collection[Route]], own: Mapping[int, Collection[str]]
+    vpc: DPUVPC, spec: DPUNetworkSpec, by_vni: Mapping[int, Collection[EvpnRoute]], own: Mapping[int, Collection[str]]
 ) -> tuple[RemotePrefixes, ...]:
     """A VPC's own routes, by which its packets are known as well; where a port of it passes, those of its peers, too,
     that take nothing of it away; none where it has neither a port nor a peer that has one."""

@@ -18,7 +18,7 @@ from provisioner.network.evpn.speaker import Fabric
 
 
 @dataclass(frozen=True)
-class Client:
+class ReflectorClient:
     """A DPU. `sends`: VPCs with a port on it. `takes`: those and their peers."""
 
     vtep: str
@@ -26,7 +26,7 @@ class Client:
     takes: frozenset[int]
 
 
-def reflector(address: str, fabric: Fabric, clients: Iterable[Client]) -> Configuration:
+def reflector(address: str, fabric: Fabric, clients: Iterable[ReflectorClient]) -> Configuration:
     """`address`: the reflector's own on the underlay. A client without VPCs says and is told nothing."""
     clients = sorted(clients, key=lambda each: IPv4Address(each.vtep))
     bgp = f"router bgp {fabric.asn}"

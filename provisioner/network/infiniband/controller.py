@@ -19,8 +19,8 @@ from provisioner.cluster.resources import of
 from provisioner.cluster.source import Object, look_up, spec_of
 from provisioner.network.infiniband.compile import Compiled, compile_network
 from provisioner.network.infiniband.fabric_status import fabric_status
-from provisioner.network.infiniband.follow import PORTS, Follow, InfiniBandInformers, Queues
-from provisioner.network.infiniband.pkey_controller import MANAGER, Assignments, PKeys, PoolCounts, Releases
+from provisioner.network.infiniband.follow import PORTS, FabricQueues, FollowFabrics, InfiniBandInformers
+from provisioner.network.infiniband.pkey_controller import MANAGER, Assignments, PKeyReleases, PKeys, PoolCounts
 from provisioner.network.infiniband.ufm.connections import UfmConnections
 from provisioner.network.infiniband.ufm.controller import UfmReconciler
 from provisioner.rules.ownership import owned_by
@@ -106,18 +106,18 @@ def build_infiniband_controllers(
     """The controllers, following their caches. Build them anew for each leadership."""
     assignments = Assignments(cluster, informers, recorder, clock=clock)
     pkeys = assignments.pkeys
-    releases = Releases(cluster, informers, pkeys, recorder, clock=clock)
+    releases = PKeyReleases(cluster, informers, pkeys, recorder, clock=clock)
     counts = PoolCounts(cluster, informers, pkeys, recorder, clock=clock)
     fabrics = FabricReconciler(cluster, informers, pkeys, recorder, clock=clock)
     ufm = UfmReconciler(
         cluster, informers.fabrics, informers.networks, connections or UfmConnections(cluster), clock=clock
     )
-    queues = Queues(
+    queues = FabricQueues(
         vpcs=assignments.controller.queue,
         releases=releases.controller.queue,
         pool=counts.controller.queue,
         fabrics=fabrics.controller.queue,
         ufms=ufm.controller.queue,
     )
-    Follow(informers, queues).subscribe()
+    FollowFabrics(informers, queues).subscribe()
     return [each.controller for each in (assignments, releases, counts, fabrics, ufm)]

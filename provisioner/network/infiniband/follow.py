@@ -32,7 +32,7 @@ class InfiniBandInformers(Caches):
 
 
 @dataclass(frozen=True, kw_only=True)
-class Queues:
+class FabricQueues:
     """By what each is keyed: VPCs by namespace/name, the others by name. releases: claims."""
 
     vpcs: WorkQueue
@@ -42,10 +42,10 @@ class Queues:
     ufms: WorkQueue
 
 
-class Follow:
+class FollowFabrics:
     """Puts into the queues what changes concern."""
 
-    def __init__(self, informers: InfiniBandInformers, queues: Queues) -> None:
+    def __init__(self, informers: InfiniBandInformers, queues: FabricQueues) -> None:
         self._informers = informers
         self._queues = queues
         self._attachments_by_vpc = informers.attachments.index(_vpc_of)

@@ -160,7 +160,7 @@ class Assignments(StatusReconciler[Said]):
         return Said(status=said, requeue_after_seconds=again_in_seconds)
 
 
-class Releases(StatusReconciler[Said]):
+class PKeyReleases(StatusReconciler[Said]):
     """Takes claims of P_Keys back, by name, once their holders are gone and no port has the P_Key."""
 
     owned = owned_by(MANAGER, NetworkClaim)

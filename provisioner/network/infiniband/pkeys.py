@@ -21,7 +21,7 @@ MAX_WAITS: int = 8
 
 
 @dataclass(frozen=True, kw_only=True)
-class Counts:
+class PKeyCounts:
     """P_Keys of the ranges. Free are those that the next VPCs can have."""
 
     taken: int
@@ -86,11 +86,11 @@ def choose_pkey(ranges: Sequence[PKeyRange], taken: Collection[int]) -> int | No
     return None
 
 
-def count_pkeys(ranges: Sequence[PKeyRange], claims: Iterable[NetworkClaim]) -> Counts:
+def count_pkeys(ranges: Sequence[PKeyRange], claims: Iterable[NetworkClaim]) -> PKeyCounts:
     states = {pkey: claim for claim in claims if (pkey := pkey_of(claim)) is not None}
     released = sum(claim.status.released_time is not None for claim in states.values())
     open_ = sum(pkey not in states for each in ranges if not each.closed for pkey in range(each.first, each.last + 1))
-    return Counts(taken=len(states) - released, quarantined=released, free=open_)
+    return PKeyCounts(taken=len(states) - released, quarantined=released, free=open_)
 
 
 def count_of(namespace: str | None, claims: Iterable[NetworkClaim]) -> int:

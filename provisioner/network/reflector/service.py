@@ -24,7 +24,7 @@ from provisioner.cluster.client import Cluster
 from provisioner.cluster.source import Source, look_up, spec_of
 from provisioner.network.evpn.configuration import Configuration
 from provisioner.network.evpn.vty import BgpdFailed, BgpdMissing
-from provisioner.network.reflector.wanted import Wanted, wanted
+from provisioner.network.reflector.wanted import WantedReflector, wanted
 
 log = structlog.get_logger(__name__)
 
@@ -35,7 +35,7 @@ SETTLE_SECONDS: Final = 0.1
 UNSYNCED_SECONDS: Final = 0.5
 
 
-class Daemon(Protocol):
+class BgpDaemon(Protocol):
     """As `evpn.bgpd.Bgpd`."""
 
     def apply(self, wanted: Configuration) -> int: ...
@@ -51,7 +51,7 @@ class ReflectorHost:
     before may have ended between a change and that."""
 
     address: str
-    bgpd: Daemon
+    bgpd: BgpDaemon
     _is_refreshed: bool = field(default=False, init=False)
     _logged: str = field(default="", init=False)
 
@@ -59,7 +59,7 @@ class ReflectorHost:
     def condition_type(self) -> str:
         return f"Reflector.{self.address}"
 
-    def enforce(self, wish: Wanted) -> tuple[bool, str, str]:
+    def enforce(self, wish: WantedReflector) -> tuple[bool, str, str]:
         """Bring bgpd to what is wanted. Returns: whether it is, a reason and a message, as of a condition."""
         try:
             told = self.bgpd.apply(wish.configuration)

@@ -7,12 +7,12 @@ from dataclasses import dataclass
 
 from provisioner.api import DPUNetwork, NetworkPool
 from provisioner.network.evpn.configuration import Configuration
-from provisioner.network.evpn.reflector import Client, reflector
+from provisioner.network.evpn.reflector import ReflectorClient, reflector
 from provisioner.network.evpn.speaker import Fabric
 
 
 @dataclass(frozen=True)
-class Wanted:
+class WantedReflector:
     """`configuration`: without a line where this reflector has nothing to do, for which `idle` is the reason, as of a
     condition. `twice`: DPUs that are left out because another one has their address."""
 
@@ -22,15 +22,15 @@ class Wanted:
     idle: str | None = None
 
 
-def wanted(address: str, pool: NetworkPool | None, networks: Iterable[DPUNetwork]) -> Wanted:
+def wanted(address: str, pool: NetworkPool | None, networks: Iterable[DPUNetwork]) -> WantedReflector:
     """`address`: the reflector's own on the underlay. DPUs whose DPUNetwork does not speak of EVPN yet, or any more,
     have their sessions as well: they change over one after the other."""
     evpn = pool.spec.evpn if pool is not None else None
     if evpn is None or evpn.asn is None:
-        return Wanted({}, idle="NotChosen")
+        return WantedReflector({}, idle="NotChosen")
     if address not in evpn.reflectors:
-        return Wanted({}, idle="NotNamed")
-    clients: dict[str, Client] = {}
+        return WantedReflector({}, idle="NotNamed")
+    clients: dict[str, ReflectorClient] = {}
     twice = []
     for network in sorted(networks, key=lambda each: each.name):
         client = client_of(network)
@@ -39,12 +39,12 @@ def wanted(address: str, pool: NetworkPool | None, networks: Iterable[DPUNetwork
         else:
             clients[client.vtep] = client
     fabric = Fabric(asn=evpn.asn, reflectors=evpn.reflectors)
-    return Wanted(reflector(address, fabric, clients.values()), len(clients), tuple(twice))
+    return WantedReflector(reflector(address, fabric, clients.values()), len(clients), tuple(twice))
 
 
-def client_of(network: DPUNetwork) -> Client:
+def client_of(network: DPUNetwork) -> ReflectorClient:
     """It says what is in VPCs of which a port passes on it, and is told of those and of their peers."""
     spec = network.spec
     sends = frozenset(port.vni for port in spec.ports if port.state == "Tenant")
     takes = frozenset(vpc.vni for vpc in spec.vpcs if vpc.vni in sends or vpc.peer_vnis)
-    return Client(spec.vtep_address, sends & {vpc.vni for vpc in spec.vpcs}, takes)
+    return ReflectorClient(spec.vtep_address, sends & {vpc.vni for vpc in spec.vpcs}, takes)

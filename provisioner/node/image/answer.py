@@ -22,7 +22,7 @@ OVERHEAD_BYTES = 1 << 18
 """Of headers; with a 64th of the file, of the lines between chunks."""
 
 
-class TooSlow(OSError):
+class SourceTooSlow(OSError):
     """The source gave less than it must; the message says how much."""
 
 
@@ -79,10 +79,10 @@ class Pace:
         if self.waited < WINDOW_SECONDS:
             return
         if self.least_rate is None:
-            raise TooSlow(f"not whole after {self.waited:.0f} s")
+            raise SourceTooSlow(f"not whole after {self.waited:.0f} s")
         if self.got < self.least_rate * self.waited:
             rate = self.got / self.waited
-            raise TooSlow(f"it gave {rate / 1024:.0f} KiB/s, least is {self.least_rate / 1024:.0f} KiB/s")
+            raise SourceTooSlow(f"it gave {rate / 1024:.0f} KiB/s, least is {self.least_rate / 1024:.0f} KiB/s")
         self.waited, self.got = 0.0, 0
 
 
@@ -122,7 +122,7 @@ class _PacedSocket:
         """http.client lets go of a connection before its body is read."""
 
 
-class Answer:
+class PartialBody:
     """The body of an HTTP answer from byte `start` on. Raises (also while it is read): OSError,
     http.client.HTTPException, ValueError; TooSlow among them.
 
@@ -191,7 +191,7 @@ class Answer:
         """What is still to come by its Content-Length; None if it has none. Once `read` gave nothing: what was cut."""
         return self._answer.length
 
-    def __enter__(self) -> Answer:
+    def __enter__(self) -> PartialBody:
         return self
 
     def __exit__(self, *_: object) -> None:

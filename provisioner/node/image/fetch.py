@@ -16,7 +16,7 @@ from collections import deque
 from collections.abc import Callable, Sequence
 from typing import BinaryIO
 
-from provisioner.node.image.answer import Answer, Connect, SourceFull
+from provisioner.node.image.answer import Connect, PartialBody, SourceFull
 from provisioner.node.image.manifest import ImageError, ImageFile
 
 CHUNK_BYTES = 1 << 18
@@ -47,7 +47,7 @@ def fetch_small(
     for source in sources:
         try:
             content = b""
-            with Answer(f"{source}/{path}", 0, size_bytes=limit_bytes, least_rate=None, connect=connect) as answer:
+            with PartialBody(f"{source}/{path}", 0, size_bytes=limit_bytes, least_rate=None, connect=connect) as answer:
                 while len(content) <= limit_bytes and (piece := answer.read(limit_bytes + 1 - len(content))):
                     content += piece
             if len(content) > limit_bytes:
@@ -82,7 +82,7 @@ def fetch_file(
     Returns: what was wrong with sources meanwhile, and how many bytes they gave.
     Raises: Unfinished; ImageError when no source gives the wanted file: nothing of it is in `target` then.
     """
-    part = Part(wanted, target)
+    part = PartialFile(wanted, target)
     faults: list[str] = []
     if part.is_whole():
         return faults, 0
@@ -135,7 +135,7 @@ def fetch_file(
     raise ImageError(f"{fault}; publish the image again")
 
 
-class Part:
+class PartialFile:
     """What of the wanted file is in `target`, from where that stood. `answers`: how many gave it, of which some may
     lie. `given_bytes`: by all sources, also what was thrown away. What is whole may have more behind it; behind
     anything else there is nothing."""
@@ -176,7 +176,7 @@ class Part:
     ) -> None:
         """Add what is missing. Raises: what Answer and `check` raise; OSError if it was cut."""
         size, checked = self._wanted.size_bytes, self.have
-        with Answer(url, self.have, size_bytes=size, least_rate=least_rate, connect=connect) as answer:
+        with PartialBody(url, self.have, size_bytes=size, least_rate=least_rate, connect=connect) as answer:
             self.answers += 1
             while self.have < size:
                 piece = answer.read(min(CHUNK_BYTES, size - self.have))

@@ -9,7 +9,7 @@ import re
 from collections.abc import Callable
 from typing import BinaryIO
 
-from provisioner.node.image.fetch import Part
+from provisioner.node.image.fetch import PartialFile
 from provisioner.node.image.manifest import ImageFile
 
 FILE = "/run/provisioner/layers"
@@ -33,7 +33,7 @@ def copy_layer(device: str, wanted: ImageFile, target: BinaryIO, check: Callable
 
     Returns: why that failed, nothing of it is in `target` then; "" if it did not. Raises: what `check` raises.
     """
-    part = Part(wanted, target)
+    part = PartialFile(wanted, target)
     if part.is_whole():
         return ""
     try:

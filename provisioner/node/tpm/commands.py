@@ -31,7 +31,7 @@ def create_primary(hierarchy: int, public: bytes) -> bytes:
 
 def read_created(answer: bytes) -> tuple[int, bytes]:
     """The loaded key's handle, and its TPMT_PUBLIC."""
-    reader = Reader("TPM2_CreatePrimary", answer)
+    reader = ResponseReader("TPM2_CreatePrimary", answer)
     return reader.number(4), reader.parameters().sized()
 
 
@@ -41,7 +41,7 @@ def read_public(handle: int) -> bytes:
 
 def read_read_public(answer: bytes) -> bytes:
     """The key's TPMT_PUBLIC."""
-    return Reader("TPM2_ReadPublic", answer).sized()
+    return ResponseReader("TPM2_ReadPublic", answer).sized()
 
 
 def nv_read_public(index: int) -> bytes:
@@ -50,7 +50,7 @@ def nv_read_public(index: int) -> bytes:
 
 def read_nv_size(answer: bytes) -> int:
     """How many bytes the index has."""
-    public = Reader("TPM2_NV_ReadPublic", Reader("TPM2_NV_ReadPublic", answer).sized())
+    public = ResponseReader("TPM2_NV_ReadPublic", ResponseReader("TPM2_NV_ReadPublic", answer).sized())
     public.take(10)  # index, hash algorithm, attributes
     public.sized()  # policy
     return public.number(2)
@@ -62,7 +62,7 @@ def nv_read(index: int, offset: int, size: int) -> bytes:
 
 
 def read_nv(answer: bytes) -> bytes:
-    return Reader("TPM2_NV_Read", answer).parameters().sized()
+    return ResponseReader("TPM2_NV_Read", answer).parameters().sized()
 
 
 def start_policy_session(nonce: bytes) -> bytes:
@@ -72,7 +72,7 @@ def start_policy_session(nonce: bytes) -> bytes:
 
 
 def read_session(answer: bytes) -> int:
-    return Reader("TPM2_StartAuthSession", answer).number(4)
+    return ResponseReader("TPM2_StartAuthSession", answer).number(4)
 
 
 def policy_secret(hierarchy: int, session: int) -> bytes:
@@ -86,7 +86,7 @@ def activate_credential(key: int, endorsement_key: int, session: int, blob: byte
 
 
 def read_activated(answer: bytes) -> bytes:
-    return Reader("TPM2_ActivateCredential", answer).parameters().sized()
+    return ResponseReader("TPM2_ActivateCredential", answer).parameters().sized()
 
 
 def quote(key: int, nonce: bytes, pcrs: Sequence[int]) -> bytes:
@@ -96,7 +96,7 @@ def quote(key: int, nonce: bytes, pcrs: Sequence[int]) -> bytes:
 
 def read_quote(answer: bytes) -> tuple[bytes, bytes]:
     """TPMS_ATTEST and TPMT_SIGNATURE."""
-    parameters = Reader("TPM2_Quote", answer).parameters()
+    parameters = ResponseReader("TPM2_Quote", answer).parameters()
     return parameters.sized(), parameters.rest()
 
 
@@ -106,7 +106,7 @@ def pcr_read(pcrs: Sequence[int]) -> bytes:
 
 
 def read_pcrs(answer: bytes) -> dict[int, bytes]:
-    reader = Reader("TPM2_PCR_Read", answer)
+    reader = ResponseReader("TPM2_PCR_Read", answer)
     reader.take(4)  # how often any PCR has changed
     chosen: list[int] = []
     for _ in range(reader.count(16)):
@@ -133,7 +133,7 @@ def get_random(count: int) -> bytes:
 
 
 def read_random(answer: bytes) -> bytes:
-    return Reader("TPM2_GetRandom", answer).sized()
+    return ResponseReader("TPM2_GetRandom", answer).sized()
 
 
 def selection(pcrs: Sequence[int]) -> bytes:
@@ -147,7 +147,7 @@ def sized(content: bytes) -> bytes:
     return struct.pack(">H", len(content)) + content
 
 
-class Reader:
+class ResponseReader:
     """Reads an answer from its beginning. `of`: what answered, for errors."""
 
     def __init__(self, of: str, content: bytes) -> None:
@@ -177,9 +177,9 @@ class Reader:
     def sized(self) -> bytes:
         return self.take(self.number(2))
 
-    def parameters(self) -> Reader:
+    def parameters(self) -> ResponseReader:
         """The parameters of an answer that ends with sessions."""
-        return Reader(self._of, self.take(self.number(4)))
+        return ResponseReader(self._of, self.take(self.number(4)))
 
     def rest(self) -> bytes:
         return self.take(len(self._content) - self._at)

@@ -8,7 +8,7 @@ from collections.abc import Callable, Sequence
 
 from provisioner.node.tpm import commands, return_codes, templates
 from provisioner.node.tpm.device import TpmDevice, TpmError
-from provisioner.node.tpm.templates import Template
+from provisioner.node.tpm.templates import KeyTemplate
 
 CREATE_SECONDS = 60.0
 """Some TPMs search half a minute for the primes of an RSA key."""
@@ -22,7 +22,7 @@ _CHAIN = 0x01C00100
 _QUOTES = 3
 
 
-class Secret:
+class TpmSecret:
     """What only this TPM could open; shown to nobody."""
 
     def __init__(self, value: bytes) -> None:
@@ -56,7 +56,7 @@ class TpmIdentity:
         """So long may all that is asked from now on take together."""
         self._device.limit(seconds)
 
-    def activate(self, blob: bytes, secret: bytes) -> Secret:
+    def activate(self, blob: bytes, secret: bytes) -> TpmSecret:
         """The secret of a credential that was made for these two keys. Raises: TpmError."""
         nonce = self._random_bytes(16)
         answer = self._device.call("TPM2_StartAuthSession", commands.start_policy_session(nonce))
@@ -70,7 +70,7 @@ class TpmIdentity:
             self._flush(session)
             raise
         self._loaded.remove(session)  # used up
-        return Secret(activated)
+        return TpmSecret(activated)
 
     def quote(self, nonce: bytes, pcrs: Sequence[int]) -> tuple[bytes, bytes, dict[int, bytes]]:
         """TPMS_ATTEST, TPMT_SIGNATURE, and the values that it is about. Raises: TpmError.
@@ -142,7 +142,7 @@ class TpmIdentity:
                     return handle, public
         return self._create_first(*wanted)
 
-    def _create_first(self, *wanted: Template) -> tuple[int, bytes]:
+    def _create_first(self, *wanted: KeyTemplate) -> tuple[int, bytes]:
         """By the first template that the TPM has the algorithms for."""
         *first, last = wanted
         for template in first:
@@ -154,7 +154,7 @@ class TpmIdentity:
                     raise
         return self._create(last)
 
-    def _create(self, template: Template) -> tuple[int, bytes]:
+    def _create(self, template: KeyTemplate) -> tuple[int, bytes]:
         command = commands.create_primary(commands.ENDORSEMENT, template.public)
         handle, public = commands.read_created(self._device.call("TPM2_CreatePrimary", command, CREATE_SECONDS))
         self._loaded.append(handle)

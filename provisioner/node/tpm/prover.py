@@ -21,7 +21,7 @@ from provisioner.node.tpm.aead import NONCE_BYTES, AeadError, hkdf_sha256, open_
 from provisioner.node.tpm.commands import PCRS
 from provisioner.node.tpm.device import NoTpmError, TpmDevice, TpmError, open_tpm
 from provisioner.node.tpm.event_log import read_event_log
-from provisioner.node.tpm.identity import Secret, TpmIdentity
+from provisioner.node.tpm.identity import TpmIdentity, TpmSecret
 
 ACTIVATION = b"provisioner/join/activation"
 CONFIGURATION = b"provisioner/join/configuration"
@@ -36,7 +36,7 @@ PROOF_SECONDS = 60.0
 """For all commands of an answer."""
 
 
-class Challenge:
+class TpmChallenge:
     """A challenge of type TPM2, read. `state` is the service's own, sent back as it came."""
 
     def __init__(self, *, blob: bytes, secret: bytes, nonce: bytes, pcrs: list[int], state: str) -> None:
@@ -47,7 +47,7 @@ class Challenge:
         self.state = state
 
 
-def read_challenge(challenge: object) -> Challenge:
+def read_challenge(challenge: object) -> TpmChallenge:
     """Pure. Raises: ValueError, which names the field."""
     if not isinstance(challenge, dict) or challenge.get("type") != "TPM2":
         raise ValueError("the challenge is not of type TPM2")
@@ -63,7 +63,7 @@ def read_challenge(challenge: object) -> Challenge:
     ):
         raise ValueError(f"the challenge's pcrs are not numbers from 0 to {PCRS - 1}, each once")
     _decode(challenge, "state", MAX_STATE_BYTES)
-    return Challenge(
+    return TpmChallenge(
         blob=_decode_sized(challenge, "credentialBlob"),
         secret=_decode_sized(challenge, "encryptedSecret"),
         nonce=nonce,
@@ -81,7 +81,7 @@ class TpmProver(NoProver):
         self._root = root
         self._say = say
         self._identity: TpmIdentity | None = None
-        self._proven: tuple[Secret, bytes] | None = None
+        self._proven: tuple[TpmSecret, bytes] | None = None
         self._untold = ""
         self._said: set[str] = set()
 
@@ -150,7 +150,7 @@ class TpmProver(NoProver):
             "attestationKey": _encode(self._identity.attestation_public),
         }
 
-    def _prove(self, asked: Challenge) -> dict[str, object]:
+    def _prove(self, asked: TpmChallenge) -> dict[str, object]:
         shown = self._keys()
         identity = self._identity
         if identity is None:

@@ -21,7 +21,7 @@ _P256 = "0003"
 _RSASSA, _ECDSA = "0014", "0018"
 
 
-class Template:
+class KeyTemplate:
     """A TPMT_PUBLIC: what is asked for, and what stands before a key's own part in what comes back."""
 
     def __init__(self, algorithm: str, head: bytes, unique: bytes) -> None:
@@ -34,26 +34,26 @@ class Template:
         return public.startswith(self.head) and len(public) > len(self.head)
 
 
-ENDORSEMENT_RSA = Template(
+ENDORSEMENT_RSA = KeyTemplate(
     "RSA",
     bytes.fromhex(_RSA + _SHA256 + _ENDORSEMENT + "0020")
     + ENDORSEMENT_POLICY
     + bytes.fromhex(_AES_128_CFB + _NULL + "0800" + "00000000"),
     bytes.fromhex("0100") + bytes(256),
 )
-ENDORSEMENT_ECC = Template(
+ENDORSEMENT_ECC = KeyTemplate(
     "ECC",
     bytes.fromhex(_ECC + _SHA256 + _ENDORSEMENT + "0020")
     + ENDORSEMENT_POLICY
     + bytes.fromhex(_AES_128_CFB + _NULL + _P256 + _NULL),
     (bytes.fromhex("0020") + bytes(32)) * 2,
 )
-ATTESTATION_ECC = Template(
+ATTESTATION_ECC = KeyTemplate(
     "ECC",
     bytes.fromhex(_ECC + _SHA256 + _ATTESTATION + "0000" + _NULL + _ECDSA + _SHA256 + _P256 + _NULL),
     bytes.fromhex("00000000"),
 )
-ATTESTATION_RSA = Template(
+ATTESTATION_RSA = KeyTemplate(
     "RSA",
     bytes.fromhex(_RSA + _SHA256 + _ATTESTATION + "0000" + _NULL + _RSASSA + _SHA256 + "0800" + "00000000"),
     bytes.fromhex("0000"),

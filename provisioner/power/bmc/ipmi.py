@@ -10,7 +10,7 @@ from collections.abc import Mapping
 from dataclasses import asdict, dataclass
 from typing import Any, Final
 
-from provisioner.power.bmc.ipmi_processes import IpmiProcesses, NoAnswer
+from provisioner.power.bmc.ipmi_processes import IpmiNoAnswer, IpmiProcesses
 from provisioner.power.bmc.power_controller import (
     BmcAccess,
     BmcRefused,
@@ -126,7 +126,7 @@ class IpmiPower:
         }
         try:
             said = self._processes.ask(request, seconds=self._seconds)
-        except NoAnswer as error:
+        except IpmiNoAnswer as error:
             raise BmcUnreachable(f"BMC {access.address} does not answer: {error}", after_seconds=5.0) from error
         if "error" in said:
             raise self._of_error(said["error"])

@@ -25,7 +25,7 @@ ANSWER_BYTES: Final = 64 * 1024
 """Of one line. What BMCs answer by IPMI are some bytes each."""
 
 
-class NoAnswer(Exception):
+class IpmiNoAnswer(Exception):
     """The process did not answer in time, or ended. It was killed: what it was asked to do may have been done."""
 
 
@@ -48,7 +48,9 @@ class IpmiProcesses:
         except (OSError, ValueError) as error:
             process.end(at_once=True)
             # Without the request's own words: they hold the password.
-            raise NoAnswer("no answer in time" if isinstance(error, TimeoutError) else "the connection broke") from None
+            raise IpmiNoAnswer(
+                "no answer in time" if isinstance(error, TimeoutError) else "the connection broke"
+            ) from None
         with self._lock:
             kept = len(self._idle) < IDLE_PROCESSES
             if kept:

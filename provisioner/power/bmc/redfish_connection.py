@@ -238,7 +238,7 @@ def _origin(url: SplitResult) -> tuple[str, str | None, int | None, bool]:
 
 
 @dataclass(frozen=True)
-class Cause:
+class ConnectionCause:
     """Why a connection failed, in words that are the same every time.
 
     `certificate`: the BMC showed a wrong one; `bound`: it answered, with more than it may.
@@ -249,26 +249,26 @@ class Cause:
     bound: bool = False
 
 
-def explain(error: BaseException) -> Cause:
+def explain(error: BaseException) -> ConnectionCause:
     """What lies under the layers that sushy, requests and urllib3 put around a failed connection."""
     for layer in layers(error):
         if isinstance(layer, OutOfBounds | TooLarge):
-            return Cause(str(layer), bound=True)
+            return ConnectionCause(str(layer), bound=True)
         if isinstance(layer, requests.exceptions.TooManyRedirects):
-            return Cause(f"it redirected more than {REDIRECTS} times", bound=True)
+            return ConnectionCause(f"it redirected more than {REDIRECTS} times", bound=True)
         if isinstance(layer, TooSlow):
-            return Cause("no complete answer in time")
+            return ConnectionCause("no complete answer in time")
         if isinstance(layer, requests.exceptions.ConnectTimeout):
-            return Cause("no connection in time")
+            return ConnectionCause("no connection in time")
         if isinstance(layer, requests.exceptions.ReadTimeout | urllib3.exceptions.ReadTimeoutError):
-            return Cause("no answer in time")
+            return ConnectionCause("no answer in time")
         if isinstance(layer, ssl.SSLCertVerificationError):
-            return Cause(layer.verify_message or "certificate verification failed", certificate=True)
+            return ConnectionCause(layer.verify_message or "certificate verification failed", certificate=True)
         if isinstance(layer, urllib3.exceptions.SSLError) and "Fingerprint" in str(layer):
-            return Cause(str(layer), certificate=True)
+            return ConnectionCause(str(layer), certificate=True)
         if isinstance(layer, OSError) and layer.strerror:
-            return Cause(layer.strerror)
-    return Cause("the connection broke")
+            return ConnectionCause(layer.strerror)
+    return ConnectionCause("the connection broke")
 
 
 def layers(error: BaseException) -> Iterator[BaseException]:

@@ -32,7 +32,7 @@ class Run:
     ends: float
 
 
-class Cluster:
+class SimulatedCluster:
     """Servers by number, from 0. ties: picks one of equally full servers; if None, it is the one that has been as full
     as that for longest."""
 

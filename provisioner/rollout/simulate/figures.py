@@ -7,7 +7,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 from provisioner.rollout.simulate.policy import Policy
-from provisioner.rollout.simulate.run import Outcome, Scenario, simulate, simulate_without
+from provisioner.rollout.simulate.run import Scenario, SimulatedRollout, simulate, simulate_without
 
 
 @dataclass(frozen=True)
@@ -32,7 +32,7 @@ class Figures:
     not_started: how many of them had not started when the simulation ended; they count in neither.
     """
 
-    outcome: Outcome
+    outcome: SimulatedRollout
     to_bound: float | None
     to_reached: float | None
     closed_share: float
@@ -52,7 +52,7 @@ def compare(scenario: Scenario, policies: Sequence[Policy]) -> list[Figures]:
 
 
 def _figures(
-    scenario: Scenario, outcome: Outcome, undisturbed: Mapping[int, float], by_chance: Mapping[int, float]
+    scenario: Scenario, outcome: SimulatedRollout, undisturbed: Mapping[int, float], by_chance: Mapping[int, float]
 ) -> Figures:
     meanwhile = [n for n, job in enumerate(scenario.jobs) if scenario.began <= job.submitted < outcome.over]
     started = [n for n in meanwhile if n in outcome.starts and n in undisturbed]

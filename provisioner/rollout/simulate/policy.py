@@ -8,10 +8,10 @@ from datetime import UTC, datetime, timedelta
 from typing import Final, Literal, Protocol
 
 from provisioner.api.upgrade_strategy import UpgradeStrategy
-from provisioner.rollout.fleet import Fleet, Member, Occupancy
+from provisioner.rollout.fleet import Member, Occupancy, PoolSnapshot
 from provisioner.rollout.interrupting import may_be_ended_from
 from provisioner.rollout.plan import plan
-from provisioner.rollout.simulate.cluster import Cluster
+from provisioner.rollout.simulate.cluster import SimulatedCluster
 
 EPOCH: Final = datetime(2026, 1, 1, tzinfo=UTC)
 """The moment that 0 seconds of a simulation stand for."""
@@ -27,7 +27,7 @@ class View:
     changed: servers of which a policy may think differently now than when it was asked last; all, the first time.
     """
 
-    cluster: Cluster
+    cluster: SimulatedCluster
     states: Sequence[ServerState]
     since: Sequence[float]
     changed: Collection[int]
@@ -90,7 +90,7 @@ class Planner:
     def _interruptible(self, began: float, youngest: float) -> float | None:
         return may_be_ended_from(self._strategy.deadline, EPOCH_SECONDS + began, EPOCH_SECONDS + youngest)
 
-    def _fleet(self, view: View) -> Fleet:
+    def _fleet(self, view: View) -> PoolSnapshot:
         cluster = view.cluster
         self._members = self._members or [Member(name=str(s), state="Outdated") for s in range(cluster.servers)]
         for server in view.changed:
@@ -110,7 +110,7 @@ class Planner:
                 closed=server in self._closed,
                 since=EPOCH_SECONDS + view.since[server] if state == "Updated" else None,
             )
-        return Fleet(
+        return PoolSnapshot(
             members=self._members,
             began=EPOCH_SECONDS + view.began,
             free=sum(s == "Updated" and not on for s, on in zip(view.states, cluster.on, strict=True)),

@@ -9,7 +9,7 @@ from dataclasses import dataclass, field
 from typing import Final
 
 from provisioner.rollout.completion import lower_bound
-from provisioner.rollout.simulate.cluster import CLOSED, OPEN, STEERED, Cluster, Openness
+from provisioner.rollout.simulate.cluster import CLOSED, OPEN, STEERED, Openness, SimulatedCluster
 from provisioner.rollout.simulate.policy import Policy, ServerState, View
 from provisioner.rollout.simulate.trace import TraceJob
 
@@ -49,7 +49,7 @@ class Sample:
 
 
 @dataclass(frozen=True, kw_only=True)
-class Outcome:
+class SimulatedRollout:
     """What a rollout took and cost.
 
     makespan: seconds from its begin until every server had the image; None if it was given up, with `left` servers
@@ -80,7 +80,7 @@ class Outcome:
 class _Simulation:
     def __init__(self, scenario: Scenario, policy: Policy | None) -> None:
         self._scenario, self._policy = scenario, policy
-        self._cluster = Cluster(scenario.servers, scenario.gpus, list(scenario.jobs))
+        self._cluster = SimulatedCluster(scenario.servers, scenario.gpus, list(scenario.jobs))
         self._events: list[tuple[float, int, int, int]] = []
         self._number = 0
         self._next_job = 0
@@ -280,7 +280,7 @@ class _Simulation:
         self.samples.append(Sample(time=time, updated=self.updated, updating=self.updating, idle=idle, busy=busy))
 
 
-def simulate(scenario: Scenario, policy: Policy) -> Outcome:
+def simulate(scenario: Scenario, policy: Policy) -> SimulatedRollout:
     """One rollout by `policy`, from the trace's begin until every server has the image or it is given up, and on until
     each job that was submitted meanwhile has started."""
     simulation = _Simulation(scenario, policy)
@@ -291,7 +291,7 @@ def simulate(scenario: Scenario, policy: Policy) -> Outcome:
     done = simulation.updated == scenario.servers
     over = simulation.now
     simulation.run_until_started(over, scenario.began + 2 * scenario.longest)
-    return Outcome(
+    return SimulatedRollout(
         policy=policy.name,
         makespan=over - scenario.began if done else None,
         left=scenario.servers - simulation.updated,

@@ -27,7 +27,7 @@ POLICY_NAMES: Final = (
 
 
 @dataclass(frozen=True, kw_only=True)
-class Question:
+class SimulationQuestion:
     """What an operator wants to know. load: share of the GPUs that jobs use around the begin, from 0 to 1.
 
     begins: after how many days of the trace; longest: after how many days a rollout is given up. attempt: seconds for
@@ -44,7 +44,7 @@ class Question:
     seed: int
 
 
-def make_scenario(trace: Sequence[TraceJob], question: Question) -> Scenario:
+def make_scenario(trace: Sequence[TraceJob], question: SimulationQuestion) -> Scenario:
     """The trace as traffic for the asked cluster, without jobs that are wider than it.
 
     Raises: NeedsHuman if nothing runs there at that time, or too much would.
@@ -72,7 +72,7 @@ def make_scenario(trace: Sequence[TraceJob], question: Question) -> Scenario:
     )
 
 
-def load_of(jobs: Sequence[TraceJob], question: Question) -> float:
+def load_of(jobs: Sequence[TraceJob], question: SimulationQuestion) -> float:
     """Share of the cluster's GPUs that the jobs hold around the begin, did each start when it was submitted."""
     begin = question.begins * DAY
     held = (TraceJob(job.submitted, job.duration, held_gpus(job, question.gpus)) for job in jobs)

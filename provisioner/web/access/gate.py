@@ -52,7 +52,7 @@ class Viewer:
     name: str
 
 
-class Unknown(NeedsHuman):
+class UnknownToken(NeedsHuman):
     """The API server does not know whose token that is."""
 
 
@@ -77,7 +77,7 @@ class Gate:
         Raises: Unknown, NotAllowed, Retryable.
         """
         if not _TOKEN.fullmatch(token):
-            raise Unknown("that is no bearer token", hint="kubectl create token prints one")
+            raise UnknownToken("that is no bearer token", hint="kubectl create token prints one")
         digest = hashlib.sha256(token.encode()).digest()
         answer = self._known(digest)
         if answer is None:
@@ -105,7 +105,7 @@ class Gate:
         answer: Viewer | NeedsHuman
         try:
             answer = self._review(token)
-        except (Unknown, NotAllowed) as error:
+        except (UnknownToken, NotAllowed) as error:
             answer = error
         finally:
             self._reviews.release()
@@ -124,7 +124,7 @@ class Gate:
         # An authenticator that knows no audiences names none, and then the token may be for anybody.
         is_meant = self._audience is None or self._audience in (status.get("audiences") or ())
         if not status.get("authenticated") or not is_meant:
-            raise Unknown("the API server does not know this token, or it is over", hint="get another one")
+            raise UnknownToken("the API server does not know this token, or it is over", hint="get another one")
         user = status["user"]
         if missing := [shown for shown in SHOWN if not self._may_list(user, shown)]:
             named = ", ".join(shown["resource"] for shown in missing)

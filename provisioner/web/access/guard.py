@@ -17,7 +17,7 @@ from urllib.parse import quote, urlsplit
 from flask import Flask, Response, g, redirect, request
 
 from provisioner.api.errors import Retryable
-from provisioner.web.access.gate import Gate, NotAllowed, Unknown, Viewer
+from provisioner.web.access.gate import Gate, NotAllowed, UnknownToken, Viewer
 
 COOKIE: Final = "__Host-provisioner-token"
 LOOPBACK_HOSTS: Final = ("localhost", "127.0.0.1", "[::1]")
@@ -69,7 +69,7 @@ class Guard:
             return self._ask_for_token()
         try:
             g.viewer = self.gate.admit(sent, request.remote_addr or "")
-        except Unknown as error:
+        except UnknownToken as error:
             return self._ask_for_token(str(error))
         except NotAllowed as error:
             return plain_answer(403, str(error))
@@ -83,7 +83,7 @@ class Guard:
             return True
         try:
             return token is not None and isinstance(self.gate.admit(token, source), Viewer)
-        except (Unknown, NotAllowed):
+        except (UnknownToken, NotAllowed):
             return False
         except Retryable:
             return True  # an API server that is away takes nobody's rights away; asked again in a minute

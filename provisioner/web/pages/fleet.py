@@ -10,9 +10,9 @@ from markupsafe import Markup
 
 from provisioner.api import Rack
 from provisioner.cluster.source import look_up
-from provisioner.web.fleet import Group, Wanted, in_place, waiting_groups
+from provisioner.web.fleet import FleetFilter, WaitingGroup, in_place, waiting_groups
 from provisioner.web.pages.site import Site
-from provisioner.web.row import Row
+from provisioner.web.row import ServerRow
 from provisioner.web.shared import Shared
 from provisioner.web.states import STATES
 
@@ -26,17 +26,17 @@ TEXT_LENGTH: Final = 200
 def fleet_pages(site: Site) -> Blueprint:
     pages = Blueprint("fleet", __name__)
     elevations = Elevations(site)
-    groups: Shared[tuple[list[Group], int]] = Shared(1.0, site.monotonic)
+    groups: Shared[tuple[list[WaitingGroup], int]] = Shared(1.0, site.monotonic)
 
     @pages.get("/")
     def fleet() -> str:
-        wanted = Wanted(
+        wanted = FleetFilter(
             **{key: request.args.get(name, "")[:TEXT_LENGTH].strip() for key, name in WANTED.items()},
         )
         rows = site.fleet.rows()
         only_parts = "parts" in request.args
 
-        def look() -> tuple[list[Group], int]:
+        def look() -> tuple[list[WaitingGroup], int]:
             matching = [row for row in rows if wanted.matches(row)]
             return waiting_groups(matching), len(matching)
 
@@ -62,7 +62,7 @@ def fleet_pages(site: Site) -> Blueprint:
         rows, found = in_place(site.fleet.of_rack(name)), look_up(Rack, site.caches.racks, name)
         if found is None and not rows:
             return site.missing(f"There is no Rack {name}, and no server stands in one of that name.")
-        cards: dict[str, list[Row]] = {}
+        cards: dict[str, list[ServerRow]] = {}
         names = {row.name for row in rows}
         for row in rows:
             if row.host in names:
@@ -93,7 +93,7 @@ class Elevations:
         self._fleet = site.fleet
         self._kept: dict[str, tuple[int, int, Markup]] = {}
 
-    def of(self, wanted: Wanted) -> tuple[int, list[Markup]]:
+    def of(self, wanted: FleetFilter) -> tuple[int, list[Markup]]:
         """How many servers match, and the racks in which they stand, by name, as far as the page holds them."""
         draw = current_app.jinja_env.get_template("rack_fragment.html").render
         shown, fragments = 0, []
@@ -112,7 +112,7 @@ class Elevations:
             kept = self._kept[rack] = (version, len(rows), Markup(draw(name=rack, rows=rows, states=STATES)))  # noqa: S704 - escaped
         return kept[1], kept[2]
 
-    def _part(self, rack: str, wanted: Wanted, draw: Callable[..., str]) -> tuple[int, Markup]:
+    def _part(self, rack: str, wanted: FleetFilter, draw: Callable[..., str]) -> tuple[int, Markup]:
         rows = [row for row in in_place(self._fleet.of_rack(rack)) if wanted.matches(row)]
         if not rows:
             return 0, Markup("")

@@ -18,7 +18,7 @@ from provisioner.api.wording import ago, plain, quantity, span
 from provisioner.cluster.leadership import NoLeader
 from provisioner.web.access.guard import Guard
 from provisioner.web.broadcast import Broadcast
-from provisioner.web.caches import Caches
+from provisioner.web.caches import WebCaches
 from provisioner.web.fleet import Fleet
 from provisioner.web.medians import UsualBoot, usual_boot
 from provisioner.web.server_events import EventReader
@@ -37,7 +37,7 @@ class Site:
     """events: None where they are not asked for. no_leader: groups that nobody leads; None if none, or if not known.
     monotonic: for what is kept for a while; now: for what is told."""
 
-    caches: Caches
+    caches: WebCaches
     fleet: Fleet
     broadcast: Broadcast
     words: Words

@@ -11,7 +11,7 @@ from provisioner.join.admission.source import TrustedProxies
 from provisioner.join.admission.successor import Successor
 from provisioner.join.admission.web import OF_ALL
 from provisioner.node.image.command_line import boot_url
-from provisioner.node.join import NoProver, Outcome
+from provisioner.node.join import JoinOutcome, NoProver
 from provisioner.node.tpm.device import TpmError
 from tests.attacks.taken_away.defence import NOTHING, Defence, always, instead
 
@@ -41,8 +41,8 @@ def _in_the_clear(running: str) -> Sequence[str]:
     return [f"{boot_url(running)}/images"]
 
 
-def _whoever_answers(take: Callable[..., Outcome]) -> Callable[..., Outcome]:
-    def taken(answered: dict[str, object], server: str, prover: NoProver, *, is_proven: bool) -> Outcome:
+def _whoever_answers(take: Callable[..., JoinOutcome]) -> Callable[..., JoinOutcome]:
+    def taken(answered: dict[str, object], server: str, prover: NoProver, *, is_proven: bool) -> JoinOutcome:
         return take(answered, server, prover, is_proven=is_proven and "sealed" in answered)
 
     return taken

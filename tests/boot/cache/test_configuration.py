@@ -12,7 +12,7 @@ from provisioner.api.errors import Refused
 from provisioner.boot.cache.answers import read_range
 from provisioner.boot.cache.boot_hosts import REFUSED_SECONDS, SILENT_SECONDS, BootHosts
 from provisioner.boot.cache.nginx import CacheSite, read_upstream, render_cache_nginx
-from provisioner.boot.cache.paths import Asked, expected_digest, read_path
+from provisioner.boot.cache.paths import ImageFilePath, expected_digest, read_path
 from provisioner.boot.host.image_slots import LEAST_SLOTS, UNKNOWN_LINK_MEGABITS, link_megabits, slots_of_link
 from tests.golden_files import assert_golden
 
@@ -24,7 +24,7 @@ SITE = CacheSite(
     user="www-data",
 )
 DIGEST = "ab" * 32
-PART, ROOT = Asked("parts", f"sha256-{DIGEST}"), Asked(f"sha256-{DIGEST}", "root.squashfs")
+PART, ROOT = ImageFilePath("parts", f"sha256-{DIGEST}"), ImageFilePath(f"sha256-{DIGEST}", "root.squashfs")
 
 
 def test_the_configuration_is_the_golden_one() -> None:
@@ -68,10 +68,10 @@ def test_a_path_is_a_file_of_an_image_or_nothing(path: str) -> None:
 def test_a_file_is_known_by_its_name_or_by_its_manifest() -> None:
     manifest = f"provisioner-image 1\nroot {'c' * 64} 7\nkernel notadigest 7\n".encode()
     assert expected_digest(PART) == DIGEST
-    assert expected_digest(Asked(ROOT.folder, "manifest")) == DIGEST
+    assert expected_digest(ImageFilePath(ROOT.folder, "manifest")) == DIGEST
     assert (expected_digest(ROOT), expected_digest(ROOT, manifest)) == (None, "c" * 64)
-    assert expected_digest(Asked(ROOT.folder, "vmlinuz"), manifest) is None
-    assert expected_digest(Asked(ROOT.folder, "manifest.sig"), manifest) is None
+    assert expected_digest(ImageFilePath(ROOT.folder, "vmlinuz"), manifest) is None
+    assert expected_digest(ImageFilePath(ROOT.folder, "manifest.sig"), manifest) is None
 
 
 @pytest.mark.parametrize(

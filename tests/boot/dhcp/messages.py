@@ -9,10 +9,10 @@ from provisioner.api.meta import ObjectMeta
 from provisioner.api.rack import Rack, RackSpec, Subnet
 from provisioner.api.server import Acceptance, Interface, Server, ServerSpec, ServerStatus
 from provisioner.boot.dhcp import DhcpConfig
-from provisioner.boot.dhcp.discovery import Discovery
+from provisioner.boot.dhcp.discovery import LentAddresses
 from provisioner.boot.dhcp.inventory import Inventory
-from provisioner.boot.dhcp.respond import Outcome, respond
-from provisioner.boot.dhcp.table import Table
+from provisioner.boot.dhcp.respond import PacketOutcome, respond
+from provisioner.boot.dhcp.table import ReplyTable
 from provisioner.boot.dhcp.wire import options as opt
 from provisioner.boot.dhcp.wire.packet import Malformed, Packet, decode
 from provisioner.boot.dhcp.wire.reply import Arrival
@@ -119,12 +119,12 @@ class Responder:
         racks = [item for item in objects if isinstance(item, Rack)] or [rack("r01", subnet(discovery=DISCOVERY))]
         servers = [item for item in objects if isinstance(item, Server)] or [server()]
         self.inventory = Inventory.of(racks, servers)
-        self.table = Table(config)
+        self.table = ReplyTable(config)
         self.table.apply(self.inventory.snapshot())
-        self.discovery: Discovery | None = Discovery(config.discovery_lease_seconds, self.table.is_taken)
+        self.discovery: LentAddresses | None = LentAddresses(config.discovery_lease_seconds, self.table.is_taken)
         self.now = 1000.0
 
-    def answer(self, data: bytes, arrival: Arrival = DIRECT) -> Outcome:
+    def answer(self, data: bytes, arrival: Arrival = DIRECT) -> PacketOutcome:
         return respond(data, arrival, self.table, self.discovery, self.now)
 
     def reply(self, data: bytes, arrival: Arrival = DIRECT) -> Packet:

@@ -7,7 +7,7 @@ from ipaddress import IPv4Address
 from hypothesis import given
 from hypothesis import strategies as st
 
-from provisioner.boot.dhcp.discovery import Discovery
+from provisioner.boot.dhcp.discovery import LentAddresses
 
 FIRST = int(IPv4Address("10.80.0.200"))
 FOUR = range(FIRST, FIRST + 4)
@@ -17,8 +17,8 @@ def mac(n: int) -> bytes:
     return b"\x52\x54" + n.to_bytes(4, "big")
 
 
-def fresh(*taken: int) -> Discovery:
-    return Discovery(120, lambda address: int.from_bytes(address, "big") in taken)
+def fresh(*taken: int) -> LentAddresses:
+    return LentAddresses(120, lambda address: int.from_bytes(address, "big") in taken)
 
 
 def test_a_machine_is_offered_the_same_address_by_every_replica_and_after_a_restart() -> None:
@@ -109,7 +109,7 @@ def test_a_flood_of_strangers_does_bounded_work() -> None:
         asked += 1
         return True
 
-    assert Discovery(120, taken).offer(mac(1), range(FIRST, FIRST + 60_000), 0.0) is None
+    assert LentAddresses(120, taken).offer(mac(1), range(FIRST, FIRST + 60_000), 0.0) is None
     assert asked <= 64
 
 

@@ -10,8 +10,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from provisioner.api.server import Server
-from provisioner.boot.dhcp.inventory import Delta, Inventory, Machine
-from provisioner.boot.dhcp.table import Table
+from provisioner.boot.dhcp.inventory import Delta, Inventory, KnownMachine
+from provisioner.boot.dhcp.table import ReplyTable
 from tests.boot.dhcp.messages import CONFIG, KNOWN_ADDRESS, KNOWN_MAC, address, mac_bytes, rack, server, subnet
 
 KEY = ("r01", "boot")
@@ -19,31 +19,31 @@ MAC = mac_bytes(KNOWN_MAC)
 OTHER = "52:54:00:00:00:22"
 
 
-def known(*servers: Server) -> dict[bytes, Machine | None]:
+def known(*servers: Server) -> dict[bytes, KnownMachine | None]:
     return Inventory.of([rack()], servers).snapshot().machines
 
 
 @pytest.mark.parametrize("acceptance", ["Accepted", "Pending"])
 def test_a_server_with_an_address_has_it_reserved(acceptance: str) -> None:
-    assert known(server(acceptance=acceptance)) == {MAC: Machine(address(KNOWN_ADDRESS), KEY)}  # type: ignore[arg-type]
+    assert known(server(acceptance=acceptance)) == {MAC: KnownMachine(address(KNOWN_ADDRESS), KEY)}  # type: ignore[arg-type]
 
 
 def test_a_server_without_an_address_is_known_but_has_none() -> None:
-    assert known(server(status_address=None)) == {MAC: Machine(None, None)}
+    assert known(server(status_address=None)) == {MAC: KnownMachine(None, None)}
 
 
 def test_a_rejected_server_is_never_answered() -> None:
-    assert known(server(acceptance="Rejected")) == {MAC: Machine(None, None, "dropped-rejected-server")}
+    assert known(server(acceptance="Rejected")) == {MAC: KnownMachine(None, None, "dropped-rejected-server")}
 
 
 def test_a_server_s_other_interfaces_are_never_answered() -> None:
     machines = known(server(others=(OTHER,)))
-    assert machines[MAC] == Machine(address(KNOWN_ADDRESS), KEY)
-    assert machines[mac_bytes(OTHER)] == Machine(None, None, "dropped-not-the-boot-interface")
+    assert machines[MAC] == KnownMachine(address(KNOWN_ADDRESS), KEY)
+    assert machines[mac_bytes(OTHER)] == KnownMachine(None, None, "dropped-not-the-boot-interface")
 
 
 def test_a_server_whose_subnet_is_not_named_is_found_by_its_address() -> None:
-    assert known(replace(server(), status=replace(server().status, subnet_name=None)))[MAC] == Machine(
+    assert known(replace(server(), status=replace(server().status, subnet_name=None)))[MAC] == KnownMachine(
         address(KNOWN_ADDRESS), KEY
     )
 
@@ -59,7 +59,7 @@ def test_a_server_whose_subnet_is_not_named_is_found_by_its_address() -> None:
 )
 def test_an_address_outside_its_subnet_is_not_served_and_reported(odd: Server) -> None:
     inventory = Inventory.of([rack()], [odd])
-    assert inventory.snapshot().machines == {MAC: Machine(None, None)}
+    assert inventory.snapshot().machines == {MAC: KnownMachine(None, None)}
     assert "is not in subnet" in inventory.problems["Server/r01-u01"]
     inventory.put_server(server())
     assert inventory.problems == {}
@@ -76,8 +76,8 @@ def test_an_address_outside_its_subnet_is_not_served_and_reported(odd: Server) -
 def test_a_mac_address_that_is_none_is_left_out_and_reported(odd: str, remedy: str) -> None:
     inventory = Inventory.of([rack()], [server(), server("odd", odd, others=(OTHER,))])
     assert inventory.snapshot().machines == {
-        MAC: Machine(address(KNOWN_ADDRESS), KEY),
-        mac_bytes(OTHER): Machine(None, None, "dropped-not-the-boot-interface"),
+        MAC: KnownMachine(address(KNOWN_ADDRESS), KEY),
+        mac_bytes(OTHER): KnownMachine(None, None, "dropped-not-the-boot-interface"),
     }
     inventory.put_rack(rack())
     assert list(inventory.problems) == ["Server/odd"]
@@ -106,14 +106,14 @@ def test_two_servers_with_one_mac_are_decided_alike_whatever_the_order() -> None
     second = server("b", status_address="10.80.0.32")
     for pair in ([first, second], [second, first]):
         inventory = Inventory.of([rack()], pair)
-        assert inventory.snapshot().machines == {MAC: Machine(address("10.80.0.32"), KEY)}
+        assert inventory.snapshot().machines == {MAC: KnownMachine(address("10.80.0.32"), KEY)}
         assert inventory.server_of(MAC) == "b"
-        assert inventory.remove_server("b").machines == {MAC: Machine(address("10.80.0.31"), KEY)}
+        assert inventory.remove_server("b").machines == {MAC: KnownMachine(address("10.80.0.31"), KEY)}
 
 
 def test_a_boot_interface_counts_before_another_server_s_further_interface() -> None:
     machines = known(server("a", OTHER, "10.80.0.31", others=(KNOWN_MAC,)), server("b"))
-    assert machines[MAC] == Machine(address(KNOWN_ADDRESS), KEY)
+    assert machines[MAC] == KnownMachine(address(KNOWN_ADDRESS), KEY)
 
 
 def test_one_changed_server_of_ten_thousand_is_one_entry() -> None:
@@ -122,7 +122,7 @@ def test_one_changed_server_of_ten_thousand_is_one_entry() -> None:
     ]
     inventory = Inventory.of([rack("r01", subnet(cidr="10.64.0.0/16"))], servers)
     delta = inventory.put_server(replace(servers[77], status=replace(servers[77].status, address="10.64.99.99")))
-    assert delta.machines == {mac_bytes("52:54:00:01:00:4d"): Machine(address("10.64.99.99"), KEY)}
+    assert delta.machines == {mac_bytes("52:54:00:01:00:4d"): KnownMachine(address("10.64.99.99"), KEY)}
     assert delta.subnets == {}
     assert not delta.complete
 
@@ -135,15 +135,15 @@ def test_a_change_that_dhcp_does_not_care_about_is_no_delta() -> None:
 
 def test_a_server_that_comes_before_its_rack_is_served_when_the_rack_comes() -> None:
     inventory = Inventory.of([], [server()])
-    assert inventory.snapshot().machines == {MAC: Machine(None, None)}
-    assert inventory.put_rack(rack()).machines == {MAC: Machine(address(KNOWN_ADDRESS), KEY)}
-    assert inventory.remove_rack("r01").machines == {MAC: Machine(None, None)}
+    assert inventory.snapshot().machines == {MAC: KnownMachine(None, None)}
+    assert inventory.put_rack(rack()).machines == {MAC: KnownMachine(address(KNOWN_ADDRESS), KEY)}
+    assert inventory.remove_rack("r01").machines == {MAC: KnownMachine(None, None)}
 
 
 def test_a_changed_mac_frees_the_old_one() -> None:
     inventory = Inventory.of([rack()], [server()])
     delta = inventory.put_server(server(mac=OTHER))
-    assert delta.machines == {MAC: None, mac_bytes(OTHER): Machine(address(KNOWN_ADDRESS), KEY)}
+    assert delta.machines == {MAC: None, mac_bytes(OTHER): KnownMachine(address(KNOWN_ADDRESS), KEY)}
     assert inventory.server_of(MAC) is None
 
 
@@ -183,11 +183,11 @@ CHANGES: st.SearchStrategy[Callable[[Inventory], Delta]] = st.one_of(
 @given(st.lists(CHANGES, max_size=20))
 def test_deltas_in_order_lead_to_the_same_as_the_whole(changes: list[Callable[[Inventory], Delta]]) -> None:
     inventory = Inventory()
-    followed = Table(CONFIG)
+    followed = ReplyTable(CONFIG)
     followed.apply(inventory.snapshot())
     for change in changes:
         followed.apply(change(inventory))
-    whole = Table(CONFIG)
+    whole = ReplyTable(CONFIG)
     whole.apply(inventory.snapshot())
     assert followed.machines == whole.machines
     for gateway in ("10.80.0.1", "10.80.0.100", "10.81.0.1"):

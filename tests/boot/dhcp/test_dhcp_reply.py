@@ -16,9 +16,9 @@ from provisioner.boot.dhcp.inventory import Inventory
 from provisioner.boot.dhcp.sighting import Sighting, observe, read_machine_identifier
 from provisioner.boot.dhcp.subnet import read_subnet
 from provisioner.boot.dhcp.wire import options as opt
-from provisioner.boot.dhcp.wire.client import Client
+from provisioner.boot.dhcp.wire.client import DhcpClient
 from provisioner.boot.dhcp.wire.packet import decode
-from provisioner.boot.dhcp.wire.template import Kind, build_templates
+from provisioner.boot.dhcp.wire.template import ReplyKind, build_templates
 from tests.boot.dhcp.messages import (
     CAPTURED,
     CONFIG,
@@ -66,7 +66,7 @@ def test_real_firmware_is_answered_exactly_so(name: str) -> None:
     assert describe(outcome.reply) == path.read_text()
 
 
-def worst_templates() -> dict[tuple[Kind, Client], bytes]:
+def worst_templates() -> dict[tuple[ReplyKind, DhcpClient], bytes]:
     longest = "http://" + "h" * (LONGEST_TEXT - 7)
     config = DhcpConfig(
         server_address=SERVER,
@@ -78,7 +78,7 @@ def worst_templates() -> dict[tuple[Kind, Client], bytes]:
     )
     full = subnet(dns_servers=("10.80.0.2",) * 9, ntp_servers=("10.80.0.3",) * 9, mtu=9000)
     templates = build_templates(read_subnet("r01", full), config)
-    return {(kind, client): templates[kind][client].complete for kind in Kind for client in Client}
+    return {(kind, client): templates[kind][client].complete for kind in ReplyKind for client in DhcpClient}
 
 
 def test_no_reply_is_ever_larger_than_every_client_accepts() -> None:

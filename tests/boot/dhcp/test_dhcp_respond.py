@@ -10,7 +10,7 @@ from provisioner.api.rack import Rack
 from provisioner.boot.dhcp.inventory import Delta
 from provisioner.boot.dhcp.respond import FORWARDED
 from provisioner.boot.dhcp.sighting import observe
-from provisioner.boot.dhcp.table import Table
+from provisioner.boot.dhcp.table import ReplyTable
 from provisioner.boot.dhcp.wire import options as opt
 from provisioner.boot.dhcp.wire.reply import Destination
 from tests.boot.dhcp.messages import (
@@ -334,7 +334,7 @@ def test_a_changed_subnet_changes_the_next_reply() -> None:
 
 def test_before_the_inventory_is_complete_nobody_is_answered() -> None:
     responder = Responder()
-    responder.table = Table(CONFIG)
+    responder.table = ReplyTable(CONFIG)
     responder.table.apply(Delta(machines=dict(responder.inventory.snapshot().machines)))
     assert responder.answer(message(opt.DISCOVER)).verdict == "dropped-not-synced"
     responder.table.apply(responder.inventory.snapshot())

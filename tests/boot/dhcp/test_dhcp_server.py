@@ -20,7 +20,7 @@ from provisioner.api.rack import Rack
 from provisioner.api.server import Server
 from provisioner.boot.dhcp import DhcpConfig, DhcpServer, Observation
 from provisioner.boot.dhcp.wire import options as opt
-from provisioner.boot.dhcp.wire.client import Client
+from provisioner.boot.dhcp.wire.client import DhcpClient
 from provisioner.boot.dhcp.workers import sockets
 from provisioner.boot.dhcp.workers.steer import worker_of
 from tests.boot.dhcp.messages import mac_bytes, message, rack, request_of, server, subnet, yiaddr
@@ -177,7 +177,7 @@ def test_a_message_that_one_worker_hands_to_another_is_counted_once_and_answers_
         relay.exchange(request_of("127.80.0.200", mac_for(0), server=SERVER_ADDRESS, giaddr=RELAY_ADDRESS, xid=7))  # type: ignore[arg-type]
         wait_until(lambda: sum(run.server.tally().waits) >= 1, "no time was noted")
         found = {(number, relayed, client): n for number, relayed, client, n in run.server.tally().messages() if n}
-        assert found[opt.DISCOVER, True, Client.X64_PXE] == 20
+        assert found[opt.DISCOVER, True, DhcpClient.X64_PXE] == 20
         assert run.server.workers[:3] == (2, 2, 0)
 
 

@@ -21,7 +21,7 @@ MACS = [f"52:54:00:00:{n:02x}:{n * 4 & 255:02x}" for n in range(40)]
 
 
 @contextlib.contextmanager
-def opened(settings: object) -> Iterator[list[list[sockets.Listener]]]:
+def opened(settings: object) -> Iterator[list[list[sockets.WorkerSocket]]]:
     listeners = sockets.open_listeners(settings)  # type: ignore[arg-type]
     try:
         yield listeners
@@ -29,7 +29,7 @@ def opened(settings: object) -> Iterator[list[list[sockets.Listener]]]:
         sockets.close(listeners)
 
 
-def received(listeners: list[list[sockets.Listener]], count: int) -> list[tuple[int, bool, int, bytes]]:
+def received(listeners: list[list[sockets.WorkerSocket]], count: int) -> list[tuple[int, bool, int, bytes]]:
     """The first `count` packets: worker, whether in its queue for DISCOVERs, interface index, packet."""
     places = {listener.sock: (worker, listener) for worker, own in enumerate(listeners) for listener in own}
     found = []

@@ -5,13 +5,13 @@ from __future__ import annotations
 from provisioner.boot.dhcp.respond import respond
 from provisioner.boot.dhcp.tally import WAIT_SECONDS, Tally
 from provisioner.boot.dhcp.wire import options as opt
-from provisioner.boot.dhcp.wire.client import Client
+from provisioner.boot.dhcp.wire.client import DhcpClient
 from tests.boot.dhcp.messages import DIRECT, UNKNOWN_MAC, Responder, message
 
 PXE = {opt.VENDOR_CLASS: b"PXEClient:Arch:00007:UNDI:003016", opt.CLIENT_ARCHITECTURE: b"\x00\x07"}
 
 
-def counted(*messages: bytes) -> set[tuple[int, bool, Client, int]]:
+def counted(*messages: bytes) -> set[tuple[int, bool, DhcpClient, int]]:
     tally, responder = Tally(), Responder()
     for data in messages:
         respond(data, DIRECT, responder.table, responder.discovery, responder.now, tally.received())
@@ -26,10 +26,10 @@ def test_a_message_is_counted_by_type_way_and_sender_whatever_it_is_answered() -
         message(opt.INFORM, giaddr="192.0.2.1"),
         message(opt.RELEASE, UNKNOWN_MAC),
     ) == {
-        (opt.DISCOVER, False, Client.X64_PXE, 2),
-        (opt.REQUEST, True, Client.IPXE, 1),
-        (opt.INFORM, True, Client.PLAIN, 1),
-        (opt.RELEASE, False, Client.PLAIN, 1),
+        (opt.DISCOVER, False, DhcpClient.X64_PXE, 2),
+        (opt.REQUEST, True, DhcpClient.IPXE, 1),
+        (opt.INFORM, True, DhcpClient.PLAIN, 1),
+        (opt.RELEASE, False, DhcpClient.PLAIN, 1),
     }
 
 
@@ -37,7 +37,7 @@ def test_no_number_that_a_client_sends_is_a_type_of_its_own() -> None:
     found = counted(*(message(number, xid=number) for number in range(256)))
     assert sum(count for *_, count in found) == 256
     assert {message_type for message_type, *_ in found} == set(range(9))
-    assert (0, False, Client.PLAIN, 248) in found
+    assert (0, False, DhcpClient.PLAIN, 248) in found
 
 
 def test_what_cannot_be_read_is_no_message() -> None:
@@ -56,12 +56,12 @@ def test_tallies_add_up_and_a_copy_is_left_alone() -> None:
     one, other = Tally(), Tally()
     for tally in (one, other):
         tally.counters["offered"] += 3
-        tally.received()[opt.DISCOVER][Client.IPXE * 2] += 1
+        tally.received()[opt.DISCOVER][DhcpClient.IPXE * 2] += 1
         tally.note_wait(0.002, 1)
     one.add(other)
     copied = one.copy()
     one.add(other)
     assert copied.counters["offered"] == 6
-    assert (opt.DISCOVER, False, Client.IPXE, 2) in set(copied.messages())
+    assert (opt.DISCOVER, False, DhcpClient.IPXE, 2) in set(copied.messages())
     assert sum(copied.waits) == 2
     assert one.counters["offered"] == 9

@@ -16,7 +16,7 @@ from provisioner.boot.dhcp import feed as dhcp_feed
 from provisioner.boot.dhcp.feed import DhcpFeed
 from provisioner.boot.dhcp.trouble import COUNT_SECONDS, REPEAT_SECONDS, STANDING_SECONDS, DhcpTrouble
 from provisioner.boot.dhcp.wire import options as opt
-from provisioner.boot.observe.progress import Report
+from provisioner.boot.observe.progress import ProgressReport
 from tests.boot.dhcp.messages import address, message, rack, server, subnet
 from tests.boot.dhcp.relay import RELAY_ADDRESS, SERVER_ADDRESS, Relay, config, wait_until
 from tests.boot.fake_source import FakeSource
@@ -31,12 +31,12 @@ class FakeRecorder:
     """Keeps Events and counts what is observed, as the recorders would."""
 
     events: list[tuple[str, str, str, str]] = field(default_factory=list)
-    observed: list[Report] = field(default_factory=list)
+    observed: list[ProgressReport] = field(default_factory=list)
 
     def record(self, regarding: Mapping[str, Any], type: Any, reason: str, message: str) -> None:  # noqa: A002
         self.events.append((f"{regarding['kind']}/{regarding['metadata']['name']}", type, reason, message))
 
-    def observe(self, report: Report) -> bool:
+    def observe(self, report: ProgressReport) -> bool:
         self.observed.append(report)
         return True
 

@@ -12,10 +12,10 @@ from prometheus_client import CollectorRegistry
 import provisioner.boot.dhcp as dhcp_package
 from provisioner.boot.dhcp.tally import Tally
 from provisioner.boot.dhcp.wire import options as opt
-from provisioner.boot.dhcp.wire.client import Client
+from provisioner.boot.dhcp.wire.client import DhcpClient
 from provisioner.boot.dhcp.workers.supervisor import WorkerStates
 from provisioner.boot.metrics.dhcp import dhcp_families
-from provisioner.boot.metrics.families import Asked
+from provisioner.boot.metrics.families import FamiliesCollector
 from tests.boot.metrics.exposition import check_by_promtool, samples
 
 pytestmark = pytest.mark.programs
@@ -38,7 +38,7 @@ class FakeResponder:
 
 def told(responder: FakeResponder) -> CollectorRegistry:
     registry = CollectorRegistry()
-    registry.register(Asked(lambda: dhcp_families(responder)))
+    registry.register(FamiliesCollector(lambda: dhcp_families(responder)))
     return registry
 
 
@@ -54,8 +54,8 @@ def test_each_count_is_told_in_its_series() -> None:
     responder = FakeResponder(wrong={"Rack/r1": "no subnet", "Server/s1": "no rack", "Server/s2": "no rack"})
     responder.counted.counters.update({"offered": 5, "refused": 2, "dropped-bad-mac": 4, "send-failed": 1})
     rows = responder.counted.received()
-    rows[opt.DISCOVER][Client.ARM64_PXE * 2 + 1] += 6
-    rows[200][Client.PLAIN * 2] += 1
+    rows[opt.DISCOVER][DhcpClient.ARM64_PXE * 2 + 1] += 6
+    rows[200][DhcpClient.PLAIN * 2] += 1
     responder.counted.note_wait(0.002, 4)
     responder.counted.note_wait(3.0, 1)
     found = samples(told(responder))

@@ -14,13 +14,13 @@ from prometheus_client import CollectorRegistry
 
 from provisioner.boot.host.web import MAX_BODY_BYTES, OF_A_CLIENT, boot_blueprint
 from provisioner.boot.metrics.certificate import CertificateEnd
-from provisioner.boot.metrics.families import Asked
+from provisioner.boot.metrics.families import FamiliesCollector
 from provisioner.boot.metrics.inventory import InventoryMeter
 from provisioner.boot.metrics.nginx_status import Connections, read_connections
 from provisioner.boot.metrics.programs import health_families, nginx_families, program_families
 from provisioner.boot.metrics.progress import ProgressMeter
 from provisioner.boot.metrics.store import PullMeter, space_of
-from provisioner.boot.observe.progress import Report
+from provisioner.boot.observe.progress import ProgressReport
 from provisioner.boot.observe.server_index import ServerIndex
 from provisioner.cluster.health.checks import Check, ill, well
 from tests.boot.fake_source import FakeSource
@@ -34,7 +34,7 @@ REPORT = {"mac": MAC, "stage": "Stage1", "bootID": BOOT}
 def told(*families: Callable[[], Any]) -> dict[str, float]:
     registry = CollectorRegistry()
     for each in families:
-        registry.register(Asked(each))
+        registry.register(FamiliesCollector(each))
     check_by_promtool(registry)
     return {name.removeprefix("provisioner_"): value for name, value in samples(registry).items()}
 
@@ -129,7 +129,7 @@ def test_an_nginx_that_is_not_there_is_an_error_and_no_figure(tmp_path: Path) ->
 class FakeRecorder:
     is_known: bool = True
 
-    def observe(self, report: Report) -> bool:
+    def observe(self, report: ProgressReport) -> bool:
         return self.is_known
 
 

@@ -11,7 +11,7 @@ import pytest
 from provisioner.api import Server
 from provisioner.api.trace import TRACE_ANNOTATION, TRACED_REASON, trace_value
 from provisioner.boot.dhcp.wire import options as opt
-from provisioner.cli.boot.trace_screen import Told, told_by_event
+from provisioner.cli.boot.trace_screen import TraceLine, told_by_event
 from provisioner.cluster.client import Cluster
 from provisioner.cluster.resources import EVENTS, of
 from tests.boot.conftest import Programs
@@ -22,7 +22,7 @@ def random_mac() -> str:
     return "02:" + ":".join(f"{byte:02x}" for byte in random.SystemRandom().randbytes(5))
 
 
-def told(cluster: Cluster, name: str) -> list[Told]:
+def told(cluster: Cluster, name: str) -> list[TraceLine]:
     events = cluster.list(EVENTS, namespace="default", field_selector=f"involvedObject.name={name}").items
     traced = [event for event in events if event["reason"] == TRACED_REASON]
     return [line for event in traced for line in told_by_event(event)]

@@ -17,7 +17,7 @@ from provisioner.boot.dhcp.wire import options as opt
 from provisioner.boot.dhcp.workers.protocol import TracedPacket
 from provisioner.boot.observe.trace.followed import MOST_EVENTS, MOST_WAITING
 from provisioner.boot.observe.trace.lines import LONGEST_LINE, SEPARATOR, line_at
-from provisioner.boot.observe.trace.tracer import MOST_TRACES, BootTracer
+from provisioner.boot.observe.trace.tracer import MOST_TRACES, MachineTracer
 from tests.boot.dhcp.messages import message
 from tests.boot.fake_source import FakeSource
 from tests.boot.objects import NOON, rack, server
@@ -46,7 +46,7 @@ class Host:
         self.log.write_text("")
         self.now, self.seconds = NOON, 0.0
         self.watched: list[frozenset[str]] = []
-        self.tracer = BootTracer(
+        self.tracer = MachineTracer(
             self.servers,
             self.racks,
             self.events,  # type: ignore[arg-type]

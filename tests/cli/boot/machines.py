@@ -12,7 +12,7 @@ from provisioner.api.maintenance import MaintenanceStatus
 from provisioner.api.node_contract import PREPARED_ORDER_ANNOTATION
 from provisioner.api.rack import Subnet
 from provisioner.api.server import BootOrder, Interface, JoinStatus, PowerStatus, ServerStatus
-from provisioner.boot.explain.facts import BootFacts, BootHost
+from provisioner.boot.explain.facts import BootHost, MachineObjects
 from provisioner.boot.explain.firmware import Firmware, usual_firmware
 from provisioner.boot.explain.story import tell_boot
 from provisioner.boot.host.image_store import files_of
@@ -49,7 +49,7 @@ ADDRESS = {"address": "10.80.0.21", "subnet_name": "boot"}
 class Asked:
     """One machine, and what is asked of it."""
 
-    facts: BootFacts
+    facts: MachineObjects
     node: dict[str, Any] | None = None
     firmware: Firmware | None = None
     via: str | None = None
@@ -71,9 +71,9 @@ class Asked:
         )
 
 
-def facts(*claimants: Server, racks: tuple[Rack, ...] = (), **more: Any) -> BootFacts:
+def facts(*claimants: Server, racks: tuple[Rack, ...] = (), **more: Any) -> MachineObjects:
     found: dict[str, Any] = {"pool": pool(), "image": layered_image("base", "driver", available="True"), **more}
-    return BootFacts(mac=MAC, claimants=claimants, racks=racks or (rack(), OTHER_RACK), **found)
+    return MachineObjects(mac=MAC, claimants=claimants, racks=racks or (rack(), OTHER_RACK), **found)
 
 
 def prepared(name: str = "r01-u01", order: str = "order-7") -> dict[str, Any]:

@@ -12,7 +12,7 @@ from provisioner.image.base import Base, build_base
 from provisioner.image.driver.build import DriverTree, build_driver
 from provisioner.image.driver.fingerprint import driver_fingerprint, tools_fingerprint
 from provisioner.image.driver.obtain import Obtained
-from provisioner.image.driver.plan import Wanted
+from provisioner.image.driver.plan import WantedDriver
 from provisioner.image.driver.sign import ModuleKey
 from provisioner.image.foreign import find_foreign
 from provisioner.image.inputs import base_fingerprint
@@ -41,7 +41,7 @@ class RealDriver:
     def obtained(self) -> Obtained:
         driver = self.recipe.driver
         assert driver is not None
-        wanted = Wanted(choices=self.choices, source=driver.source("debian"), release=self.release)
+        wanted = WantedDriver(choices=self.choices, source=driver.source("debian"), release=self.release)
         return Obtained(self.cache / "driver-tools" / tools_fingerprint(wanted))
 
 

@@ -14,7 +14,7 @@ from provisioner.image.driver.layer import must_resolve
 from provisioner.image.driver.modinfo import read_modinfo
 from provisioner.image.driver.obtain import Obtained
 from provisioner.image.driver.sign import MAGIC, ModuleKey
-from provisioner.image.foreign import Foreign
+from provisioner.image.foreign import ForeignPrograms
 from provisioner.image.plan import Choices
 from provisioner.image.recipe import parse_recipe, read_data, read_recipe
 from tests.golden_files import assert_golden
@@ -47,7 +47,7 @@ class World:
         chosen = self.recipe.distribution("ubuntu", "x86_64")
         choices = Choices(architecture="x86_64", distribution=chosen, archives=())
         cache = self.folder / "cache"
-        foreign = Foreign("x86_64")
+        foreign = ForeignPrograms("x86_64")
         return build_driver(self.recipe, self.base, choices, foreign, key, cache / name, cache, force=force)
 
 

@@ -12,7 +12,7 @@ import pytest
 from provisioner.api.errors import NeedsHuman
 from provisioner.image.driver.fingerprint import driver_fingerprint, modules_fingerprint, tools_fingerprint
 from provisioner.image.driver.obtain import Obtained
-from provisioner.image.driver.plan import Wanted
+from provisioner.image.driver.plan import WantedDriver
 from provisioner.image.mirror import choose_archives
 from provisioner.image.plan import DEBS, Choices
 from provisioner.image.recipe import Recipe, parse_recipe, read_data, read_recipe
@@ -105,9 +105,9 @@ def test_a_recipe_without_a_driver_or_a_distribution_without_a_part_has_no_finge
         fingerprint(read_recipe(IMAGES / "gpu-hgx"))
 
 
-def wanted(recipe: Recipe, release: str = "6.12.1-amd64") -> Wanted:
+def wanted(recipe: Recipe, release: str = "6.12.1-amd64") -> WantedDriver:
     assert recipe.driver is not None
-    return Wanted(choices=choices(recipe), source=recipe.driver.source("debian"), release=release)
+    return WantedDriver(choices=choices(recipe), source=recipe.driver.source("debian"), release=release)
 
 
 def obtained(folder: Path, **contents: bytes) -> Obtained:

@@ -17,9 +17,9 @@ import pytest
 from provisioner.image.driver.compile import compile_modules
 from provisioner.image.driver.modinfo import read_modinfo
 from provisioner.image.driver.obtain import Obtained
-from provisioner.image.driver.recipe import Replacement, Source
+from provisioner.image.driver.recipe import ModuleSource, Replacement
 from provisioner.image.driver.sign import ModuleKey, verify_module
-from provisioner.image.foreign import Foreign
+from provisioner.image.foreign import ForeignPrograms
 from provisioner.image.plan import DEBS
 from tests.image.driver.fakes import fake_package
 from tests.image.driver.real import RealDriver, build_real, digests
@@ -189,7 +189,7 @@ def test_a_module_is_the_same_when_it_is_compiled_elsewhere_later_and_by_more_ha
     assert given is not None
     real = given.source("debian").source
     assert real is not None
-    source = Source(
+    source = ModuleSource(
         package="hello-source",
         archive="usr/src/hello.tar",
         folder="modules/hello",
@@ -208,7 +208,7 @@ def test_a_module_is_the_same_when_it_is_compiled_elsewhere_later_and_by_more_ha
             "x86_64",
             EPOCH,
             tmp_path / name,
-            Foreign("x86_64"),
+            ForeignPrograms("x86_64"),
             jobs,
         )
         return (folder / "hello.ko").read_bytes()

@@ -7,10 +7,10 @@ from pathlib import Path
 import pytest
 
 from provisioner.api.errors import NeedsHuman
-from provisioner.image.driver.recipe import Firmware, Move
+from provisioner.image.driver.recipe import FileMove, Firmware
 from provisioner.image.driver.trim import clear_setuid, firmware_rules, keep, lay_out, moved, must_have_targets
 from provisioner.image.recipe import read_recipe
-from provisioner.image.tables import Group
+from provisioner.image.tables import RecipeGroup
 from tests.image.samples import RECIPE
 
 DRIVER = read_recipe(RECIPE).driver
@@ -59,7 +59,11 @@ def test_files_are_laid_out_and_two_of_one_name_are_refused(tmp_path: Path) -> N
 def test_only_what_a_rule_keeps_is_in_the_layer_and_links_stay_links(tmp_path: Path) -> None:
     source = tree(tmp_path / "in", "usr/lib/x/libcuda.so.5", "usr/lib/x/libnvidia-opencl.so.5", "opt/a/b/c", "opt/a/d")
     (source / "usr/lib/x/libcuda.so.1").symlink_to("libcuda.so.5")
-    keep(source, [Group("one", ("usr/lib/*/libcuda.so*",)), Group("a folder", ("opt/a", "nowhere"))], tmp_path / "out")
+    keep(
+        source,
+        [RecipeGroup("one", ("usr/lib/*/libcuda.so*",)), RecipeGroup("a folder", ("opt/a", "nowhere"))],
+        tmp_path / "out",
+    )
     assert files(tmp_path / "out") == ["opt/a/b/c", "opt/a/d", "usr/lib/x/libcuda.so.1", "usr/lib/x/libcuda.so.5"]
     assert str((tmp_path / "out/usr/lib/x/libcuda.so.1").readlink()) == "libcuda.so.5"
 
@@ -67,7 +71,7 @@ def test_only_what_a_rule_keeps_is_in_the_layer_and_links_stay_links(tmp_path: P
 def test_a_rule_that_keeps_nothing_is_named_with_its_reason(tmp_path: Path) -> None:
     source = tree(tmp_path / "in", "usr/bin/nvidia-smi")
     with pytest.raises(NeedsHuman, match=r"nothing of usr/bin/nvidia-smii \(what people look with\)"):
-        keep(source, [Group("what people look with", ("usr/bin/nvidia-smii",))], tmp_path / "out")
+        keep(source, [RecipeGroup("what people look with", ("usr/bin/nvidia-smii",))], tmp_path / "out")
 
 
 def test_firmware_is_kept_by_the_families_that_the_recipe_names(tmp_path: Path) -> None:
@@ -104,6 +108,6 @@ def test_a_link_that_leads_nowhere_is_named(tmp_path: Path) -> None:
 
 
 def test_a_star_of_the_target_stands_for_the_one_that_matched() -> None:
-    moves = [Move("", "opt/*/b/*", "usr/*/x/*")]
+    moves = [FileMove("", "opt/*/b/*", "usr/*/x/*")]
     assert moved("opt/1/b/2/file", moves) == "usr/1/x/2/file"
     assert moved("opt/1/c/2/file", moves) == "opt/1/c/2/file"

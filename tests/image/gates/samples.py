@@ -7,7 +7,7 @@ import struct
 from collections.abc import Iterable, Mapping
 from pathlib import Path
 
-from provisioner.image.gates.failure import Failure
+from provisioner.image.gates.failure import GateFailure
 from provisioner.image.gates.read.tree import Tree, read_tree
 from provisioner.image.gates.recipe import GateRules
 
@@ -56,7 +56,7 @@ def tree_of(
     return read_tree(root)
 
 
-def told(failures: Iterable[Failure]) -> list[tuple[str, str]]:
+def told(failures: Iterable[GateFailure]) -> list[tuple[str, str]]:
     """Object and observation of each; all have words for what was expected and for the remedy."""
     found = list(failures)
     assert all(each.expected and each.remedy and each.gate for each in found)

@@ -13,7 +13,7 @@ from click.testing import CliRunner
 from provisioner.api.errors import NotFound, Refused
 from provisioner.cli.service.image import image
 from provisioner.cli.service.image_diff import render
-from provisioner.image.finished.manifest import File, Layer, Manifest, digest_of
+from provisioner.image.finished.manifest import FileDigest, Layer, Manifest, digest_of
 from provisioner.image.finished.sign import SecretKey
 from provisioner.image.gates.documents.described import describe_image, find_image
 from provisioner.image.gates.documents.difference import compare
@@ -54,7 +54,7 @@ def put(store: Path, manifest: Manifest, sizes: SizeReport | None) -> Path:
         sha256 = hashlib.sha256(content).hexdigest()
         (store / "parts").mkdir(parents=True, exist_ok=True)
         (store / "parts" / f"sha256-{sha256}").write_bytes(content)
-        manifest = dataclasses.replace(manifest, documents={"sizes": File(sha256, len(content))})
+        manifest = dataclasses.replace(manifest, documents={"sizes": FileDigest(sha256, len(content))})
     text = manifest.encode()
     folder = store / digest_of(text).replace(":", "-")
     folder.mkdir(parents=True)
@@ -74,10 +74,10 @@ def second(tmp_path: Path) -> Path:
     changed = dataclasses.replace(
         MANIFEST,
         layers=(
-            Layer("base", File("a3" * 32, 119000000)),
-            Layer("driver", File("44" * 32, 101000000)),
-            Layer("tools", File("a5" * 32, 9000000)),
-            Layer("site", File("66" * 32, 1200000)),
+            Layer("base", FileDigest("a3" * 32, 119000000)),
+            Layer("driver", FileDigest("44" * 32, 101000000)),
+            Layer("tools", FileDigest("a5" * 32, 9000000)),
+            Layer("site", FileDigest("66" * 32, 1200000)),
         ),
         kernel_arguments=("quiet", "loglevel=7"),
         versions={"kernel": "6.12.117+deb13-amd64", "containerd": "1.7.25~ds1-1", "runc": "1.1.15"},

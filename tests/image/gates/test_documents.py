@@ -10,9 +10,9 @@ from typing import Any
 import pytest
 
 from provisioner.api.errors import Refused
-from provisioner.image.finished.manifest import File
+from provisioner.image.finished.manifest import FileDigest
 from provisioner.image.gates.documents.licences import licence_archive
-from provisioner.image.gates.documents.sbom import Contents, render_sbom
+from provisioner.image.gates.documents.sbom import SbomContents, render_sbom
 from provisioner.image.gates.documents.sizes import (
     ComponentSize,
     Growth,
@@ -50,13 +50,17 @@ KUBELET = GoBuild(
     GoModule("k8s.io/kubernetes", "v1.36.3", "h1:abc="),
     (GoModule("github.com/a/b", "v1.0.0+incompatible", "h1:def="),),
 )
-CONTENTS = Contents(
+CONTENTS = SbomContents(
     recipe="gpu-node",
     distribution="debian-13",
     architecture="x86_64",
     epoch=EPOCH,
     version="0.1.0",
-    parts={"kernel": File("11" * 32, 12), "stage1": File("22" * 32, 5), "layer.base": File("33" * 32, 118)},
+    parts={
+        "kernel": FileDigest("11" * 32, 12),
+        "stage1": FileDigest("22" * 32, 5),
+        "layer.base": FileDigest("33" * 32, 118),
+    },
     packages=PACKAGES,
     placed={
         "linux-image-6.12": ("kernel", "layer.base", "stage1"),
@@ -134,7 +138,7 @@ def test_the_same_image_has_the_same_sbom_and_another_one_another_name() -> None
     assert render_sbom(CONTENTS) == render_sbom(
         dataclasses.replace(CONTENTS, parts=dict(reversed(CONTENTS.parts.items())))
     )
-    other = dataclasses.replace(CONTENTS, parts={**CONTENTS.parts, "kernel": File("12" * 32, 12)})
+    other = dataclasses.replace(CONTENTS, parts={**CONTENTS.parts, "kernel": FileDigest("12" * 32, 12)})
     names = {json.loads(render_sbom(each))["documentNamespace"] for each in (CONTENTS, other)}
     assert len(names) == 2
 

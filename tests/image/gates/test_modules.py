@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 from provisioner.api.errors import Refused
 from provisioner.image.gates.modules import (
     FOLDER,
-    Probe,
+    ModprobeOutput,
     asked_for,
     check_firmware,
     check_modules,
@@ -29,7 +29,7 @@ FILES = {
     f"{BELOW}/modules.softdep": "# Soft\nsoftdep a pre: crc32c post: other\nsoftdep b pre: x y\nsoftdep c pre: v,w\n",
     "usr/lib/firmware/vendor/a.bin": "x",
 }
-LOADED = Probe(loads=(f"lib/modules/{RELEASE}/kernel/b.ko", f"lib/modules/{RELEASE}/kernel/a.ko"))
+LOADED = ModprobeOutput(loads=(f"lib/modules/{RELEASE}/kernel/b.ko", f"lib/modules/{RELEASE}/kernel/a.ko"))
 
 
 def test_modules_that_are_whole_pass(tmp_path: Path) -> None:
@@ -49,7 +49,7 @@ def test_modules_are_asked_for_by_the_recipe_and_by_soft_dependencies(tmp_path: 
 
 def test_modprobes_words_are_read() -> None:
     said = f"builtin overlay\ninsmod /lib/modules/{RELEASE}/kernel/b.ko option=1\ninstall /bin/false\n"
-    assert judge_probe(0, said, "") == Probe((f"lib/modules/{RELEASE}/kernel/b.ko",), ("/bin/false",), ())
+    assert judge_probe(0, said, "") == ModprobeOutput((f"lib/modules/{RELEASE}/kernel/b.ko",), ("/bin/false",), ())
     assert judge_probe(1, "", "modprobe: FATAL: Module nvidia not found in directory /lib/modules/x\n").errors == (
         "Module nvidia not found in directory /lib/modules/x",
     )
@@ -61,7 +61,7 @@ def test_modprobes_words_are_read() -> None:
 
 def test_what_modprobe_could_not_find_fails(tmp_path: Path) -> None:
     tree = tree_of(tmp_path, FILES, {"lib": "usr/lib"})
-    probe = Probe((f"lib/modules/{RELEASE}/kernel/gone.ko",), ("/bin/false",), ("Module x not found",))
+    probe = ModprobeOutput((f"lib/modules/{RELEASE}/kernel/gone.ko",), ("/bin/false",), ("Module x not found",))
     assert told(check_modules(tree, RELEASE, probe)) == [
         (f"/lib/modules/{RELEASE}/kernel/gone.ko", "modprobe would load it, and it is not there"),
         ("modprobe", "Module x not found"),
@@ -73,7 +73,7 @@ def test_modules_dep_and_the_files_must_be_the_same(tmp_path: Path) -> None:
     files = FILES | {f"{BELOW}/updates/nvidia.ko": module()}
     del files[f"{BELOW}/kernel/b.ko"]
     tree = tree_of(tmp_path, files, {"lib": "usr/lib"})
-    assert told(check_modules(tree, RELEASE, Probe())) == [
+    assert told(check_modules(tree, RELEASE, ModprobeOutput())) == [
         (f"/{BELOW}/kernel/b.ko", "modules.dep names it, and it is not there"),
         (f"/{BELOW}/updates/nvidia.ko", "modules.dep does not know it"),
     ]

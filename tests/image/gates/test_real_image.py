@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 
 from provisioner.image.base import Base
-from provisioner.image.build import Built, Request
+from provisioner.image.build import BuildRequest, Built
 from provisioner.image.finished import store
 from provisioner.image.foreign import find_foreign
 from provisioner.image.gates.allowed import reasons
@@ -49,7 +49,7 @@ def sizes(documents: dict[str, bytes]) -> SizeReport:
 
 
 @pytest.fixture(scope="module")
-def base(request_of_tests: Request, built: Built) -> Base:
+def base(request_of_tests: BuildRequest, built: Built) -> Base:
     return Base(request_of_tests.cache / "base" / base_fingerprint(request_of_tests.recipe, request_of_tests.choices))
 
 
@@ -99,11 +99,13 @@ def test_sizes_add_up_to_the_layers(built: Built, sizes: SizeReport) -> None:
     assert "overlay" in sizes.modules
 
 
-def test_the_image_can_be_described_from_its_store(built: Built, request_of_tests: Request, sizes: SizeReport) -> None:
+def test_the_image_can_be_described_from_its_store(
+    built: Built, request_of_tests: BuildRequest, sizes: SizeReport
+) -> None:
     assert describe_image(built.folder, request_of_tests.key.public).sizes == sizes
 
 
-def test_without_the_recipes_reasons_the_same_image_fails(request_of_tests: Request, tree: Tree) -> None:
+def test_without_the_recipes_reasons_the_same_image_fails(request_of_tests: BuildRequest, tree: Tree) -> None:
     """The gates look: what the recipe allows is what they find."""
     rules = request_of_tests.recipe.gates
     allowed = reasons(rules.allowed_setuid)

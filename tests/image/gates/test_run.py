@@ -13,17 +13,17 @@ import pytest
 
 import provisioner
 from provisioner.api.errors import Refused
-from provisioner.image.finished.manifest import File
+from provisioner.image.finished.manifest import FileDigest
 from provisioner.image.finished.store import measure
-from provisioner.image.foreign import Foreign
+from provisioner.image.foreign import ForeignPrograms
 from provisioner.image.gates.documents.sizes import ComponentSize, decode_sizes, encode_sizes
-from provisioner.image.gates.failure import Failure, GatesFailed
-from provisioner.image.gates.modules import FOLDER, Probe
+from provisioner.image.gates.failure import GateFailure, GatesFailed
+from provisioner.image.gates.modules import FOLDER, ModprobeOutput
 from provisioner.image.gates.packages.installed import InstalledPackage
 from provisioner.image.gates.packages.records import Records
 from provisioner.image.gates.request import GateRequest
 from provisioner.image.gates.run import run_gates
-from provisioner.image.tables import Group
+from provisioner.image.tables import RecipeGroup
 from tests.image.gates.samples import EPOCH, RELEASE, RULES, elf, go_program, kernel, module, tree_of
 from tests.tools import installed
 
@@ -51,8 +51,8 @@ LINUX = InstalledPackage(
 )  # fmt: skip
 
 
-def fake_probe(root: Path, release: str, names: Iterable[str], foreign: Foreign) -> Probe:
-    return Probe(loads=(f"{FOLDER}{release}/kernel/a.ko",))
+def fake_probe(root: Path, release: str, names: Iterable[str], foreign: ForeignPrograms) -> ModprobeOutput:
+    return ModprobeOutput(loads=(f"{FOLDER}{release}/kernel/a.ko",))
 
 
 def stage1_with(folder: Path, content: bytes) -> Path:
@@ -83,11 +83,11 @@ def request_of_image(tmp_path: Path) -> GateRequest:
         packed=packed,
         kernel=tmp_path / "vmlinuz",
         stage1=stage1_with(tmp_path, b"070701 and so on"),
-        files=files | {"kernel": measure(tmp_path / "vmlinuz"), "stage1": File("22" * 32, 1000)},
+        files=files | {"kernel": measure(tmp_path / "vmlinuz"), "stage1": FileDigest("22" * 32, 1000)},
         versions={"kernel": RELEASE},
         records=Records((LINUX, PACKAGE), {"aa" * 32: "GPL\n"}),
-        rules=dataclasses.replace(RULES, needed_modules=(Group("all boot with it", ("a",)),)),
-        foreign=Foreign("x86_64"),
+        rules=dataclasses.replace(RULES, needed_modules=(RecipeGroup("all boot with it", ("a",)),)),
+        foreign=ForeignPrograms("x86_64"),
         purposes={"one": "the tool"},
     )
 
@@ -126,7 +126,7 @@ def test_a_good_image_passes_and_is_described(request_of_image: GateRequest) -> 
     assert run_gates(request_of_image, fake_probe) == report
 
 
-def failures(request: GateRequest, probe: Probe | None = None) -> list[Failure]:
+def failures(request: GateRequest, probe: ModprobeOutput | None = None) -> list[GateFailure]:
     with pytest.raises(GatesFailed) as caught:
         run_gates(request, fake_probe if probe is None else lambda *_: probe)
     return list(caught.value.failures)
@@ -174,9 +174,9 @@ def test_all_failures_are_told_at_once_with_what_is_largest(request_of_image: Ga
 @pytest.mark.parametrize(
     ("change", "gate"),
     [
-        ({"rules": dataclasses.replace(RULES, needed_files=(Group("the checks", ("usr/bin/nvidia-smi",)),))}, "paths"),
-        ({"rules": dataclasses.replace(RULES, forbidden=(Group("no caches", ("etc/site",)),))}, "paths"),
-        ({"rules": dataclasses.replace(RULES, agree=(Group("one", ("kernel", "driver-kernel")),)),
+        ({"rules": dataclasses.replace(RULES, needed_files=(RecipeGroup("it", ("usr/bin/nvidia-smi",)),))}, "paths"),
+        ({"rules": dataclasses.replace(RULES, forbidden=(RecipeGroup("no caches", ("etc/site",)),))}, "paths"),
+        ({"rules": dataclasses.replace(RULES, agree=(RecipeGroup("one", ("kernel", "driver-kernel")),)),
           "versions": {"kernel": RELEASE, "driver-kernel": "6"}}, "versions"),
         ({"versions": {"kernel": "6.12.0-other"}}, "versions"),
         ({"records": Records()}, "licences"),
@@ -197,7 +197,9 @@ def test_a_secret_in_stage_1_fails_the_build(request_of_image: GateRequest, tmp_
 
 
 def test_modules_that_do_not_load_fail_the_build(request_of_image: GateRequest) -> None:
-    assert [each.gate for each in failures(request_of_image, Probe(errors=("Module a not found",)))] == ["modules"]
+    assert [each.gate for each in failures(request_of_image, ModprobeOutput(errors=("Module a not found",)))] == [
+        "modules"
+    ]
     request_of_image.kernel.write_bytes(kernel({"printk": 2}))
     assert [each.gate for each in failures(request_of_image)] == ["symbols"]
 
@@ -238,7 +240,7 @@ def test_the_difference_to_the_last_build_is_told(request_of_image: GateRequest)
 
 
 def test_many_failures_of_one_gate_are_told_in_part() -> None:
-    error = GatesFailed("a", [Failure("secrets", f"/{number:03}", "x", "y", "z") for number in range(60)])
+    error = GatesFailed("a", [GateFailure("secrets", f"/{number:03}", "x", "y", "z") for number in range(60)])
     assert "60 failures in secrets" in str(error)
     assert "/049" in str(error)
     assert "/050" not in str(error)

@@ -6,8 +6,8 @@ import pytest
 
 from provisioner.image.gates.modules import FOLDER, read_modules
 from provisioner.image.gates.packages.installed import InstalledPackage
-from provisioner.image.gates.versions import Told, check_agreement, check_driver, check_kernel, driver_versions
-from provisioner.image.tables import Group
+from provisioner.image.gates.versions import PartVersion, check_agreement, check_driver, check_kernel, driver_versions
+from provisioner.image.tables import RecipeGroup
 from tests.image.gates.samples import RELEASE, elf, module, told, tree_of
 
 DRIVER = "550.163.01"
@@ -115,7 +115,7 @@ def test_half_a_driver_fails(tmp_path: Path) -> None:
 
 
 def test_the_manifest_must_say_the_version_that_is_there() -> None:
-    parts = [Told("kernel module nvidia", "a", DRIVER), Told("libnvidia-ml", "b", DRIVER)]
+    parts = [PartVersion("kernel module nvidia", "a", DRIVER), PartVersion("libnvidia-ml", "b", DRIVER)]
     assert told(check_driver(parts, {"driver": OTHER})) == [("manifest", f"version.driver is {OTHER}")]
     assert told(check_driver(parts, {})) == []
 
@@ -144,7 +144,7 @@ def test_a_module_or_folder_of_another_kernel_fails(tmp_path: Path) -> None:
 
 
 def test_versions_that_the_recipe_ties_together_must_be_equal() -> None:
-    groups = [Group("one driver", ("driver", "fabricmanager"))]
+    groups = [RecipeGroup("one driver", ("driver", "fabricmanager"))]
     assert told(check_agreement({"driver": "1", "fabricmanager": "1", "other": "2"}, groups)) == []
     assert told(check_agreement({"driver": "1"}, groups)) == []
     assert told(check_agreement({"driver": "1", "fabricmanager": "2"}, groups)) == [

@@ -18,7 +18,7 @@ from provisioner.image.gates.packages.go_binary import GoBuild, GoModule
 from provisioner.image.gates.packages.installed import InstalledPackage
 from provisioner.image.gates.packages.osv import read_vulnerabilities
 from provisioner.image.gates.packages.semantic_version import semantic_key
-from provisioner.image.gates.vulnerabilities import Hit, Part, check_vulnerabilities, find_hits, parts_of
+from provisioner.image.gates.vulnerabilities import Hit, OsvPackage, check_vulnerabilities, find_hits, parts_of
 from tests.image.gates.samples import told
 from tests.tools import installed
 
@@ -42,9 +42,9 @@ def record(name: str = "runc", ecosystem: str = "Debian:13", **more: Any) -> dic
     } | more
 
 
-def hits(tmp_path: Path, *records: dict[str, Any], parts: tuple[Part, ...] | None = None) -> list[Hit]:
+def hits(tmp_path: Path, *records: dict[str, Any], parts: tuple[OsvPackage, ...] | None = None) -> list[Hit]:
     (tmp_path / "list.json").write_text(json.dumps(records))
-    own = parts or (Part("Debian:13", "runc", "1.1.15+ds1-2", "runc"),)
+    own = parts or (OsvPackage("Debian:13", "runc", "1.1.15+ds1-2", "runc"),)
     return find_hits(own, read_vulnerabilities(tmp_path / "list.json"))
 
 
@@ -155,14 +155,19 @@ def test_a_go_module_is_compared_as_go_does(tmp_path: Path) -> None:
         "package": {"ecosystem": "Go", "name": "golang.org/x/net"},
         "ranges": [{"type": "SEMVER", "events": [{"introduced": "0"}, {"fixed": "0.38.0"}]}],
     }
-    parts = tuple(Part("Go", "golang.org/x/net", version, "/k") for version in ("v0.37.0", "v0.38.0", "v0.38.0-rc.1"))
+    parts = tuple(
+        OsvPackage("Go", "golang.org/x/net", version, "/k") for version in ("v0.37.0", "v0.38.0", "v0.38.0-rc.1")
+    )
     found = hits(tmp_path, record(affected=[affected]), parts=parts)
     assert [hit.part.version for hit in found] == ["v0.37.0", "v0.38.0-rc.1"]
-    assert hits(tmp_path, record(affected=[affected]), parts=(Part("Go", "golang.org/x/net", "(devel)", "/k"),)) == []
+    assert (
+        hits(tmp_path, record(affected=[affected]), parts=(OsvPackage("Go", "golang.org/x/net", "(devel)", "/k"),))
+        == []
+    )
 
 
 def test_ubuntus_long_term_releases_have_a_word_behind_their_number(tmp_path: Path) -> None:
-    parts = (Part("Ubuntu:24.04", "runc", "1.1.0", "runc"),)
+    parts = (OsvPackage("Ubuntu:24.04", "runc", "1.1.0", "runc"),)
     assert len(hits(tmp_path, record(ecosystem="Ubuntu:24.04:LTS"), parts=parts)) == 1
 
 

@@ -15,7 +15,7 @@ from provisioner.image.finished.sign import SecretKey
 from provisioner.image.registry.access import Limits, open_access
 from provisioner.image.registry.client import Registry
 from provisioner.image.registry.reference import parse_repository
-from provisioner.image.registry.transport import Transport
+from provisioner.image.registry.transport import RegistryTransport
 from tests.image.made_images import LAYERED, write_layered
 
 LIMITS = Limits(
@@ -61,7 +61,7 @@ def reach(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Reach:
     ) -> Iterator[Registry]:
         access = open_access(parse_repository(address), limits=limits, **more)
         waits = [] if sleeps is None else sleeps
-        with Transport(access, sleep=waits.append, spread=lambda: 1.0) as transport:
+        with RegistryTransport(access, sleep=waits.append, spread=lambda: 1.0) as transport:
             yield Registry(transport)
 
     return connect

@@ -19,7 +19,7 @@ from provisioner.api.values import Sha256Digest
 from provisioner.image.finished.check import check_image
 from provisioner.image.finished.sign import SecretKey
 from provisioner.image.finished.store import digest_of_folder, folder_name, locked
-from provisioner.image.retention.collect import Plan, collect, make_plan
+from provisioner.image.retention.collect import CollectionPlan, collect, make_plan
 from provisioner.image.retention.decide import RetentionRules
 from provisioner.image.retention.marks import read_marks
 from tests.image.made_images import write_layered, write_of_format_1
@@ -106,7 +106,7 @@ def test_a_dry_run_reads_alone_and_says_what_would_be_free(store: Path) -> None:
     digests = write_images(store, "old", "new")
     cluster = FakeCluster(objects_of(digests))
     before = sorted(store.rglob("*"))
-    plan: Plan = make_plan(cluster, store, RULES, NOW)
+    plan: CollectionPlan = make_plan(cluster, store, RULES, NOW)
     assert [fate.label for fate in plan.fates if fate.goes] == ["i0"]
     assert plan.freed_bytes == len("old") * 4
     assert sorted(store.rglob("*")) == before
@@ -171,7 +171,7 @@ def test_no_part_goes_while_a_manifest_cannot_be_read(store: Path) -> None:
     text = manifest.read_bytes()
     manifest.write_bytes(text.replace(b"layer.site", b"layer.sitf"))
     age(store)
-    plans: list[Plan] = []
+    plans: list[CollectionPlan] = []
     told = run(FakeCluster(objects_of(digests)), store, show=plans.append)
     assert any("no part is deleted" in note for note in plans[0].notes)
     assert told

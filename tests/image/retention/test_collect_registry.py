@@ -17,7 +17,7 @@ from provisioner.image.registry.artifact import tag_of
 from provisioner.image.registry.client import Registry
 from provisioner.image.registry.push import push_image
 from provisioner.image.registry.reference import parse_repository
-from provisioner.image.registry.transport import Transport
+from provisioner.image.registry.transport import RegistryTransport
 from provisioner.image.retention.collect import collect
 from provisioner.image.retention.decide import RetentionRules
 from provisioner.image.retention.marks import read_marks
@@ -34,7 +34,7 @@ RULES = RetentionRules(keep=1, grace=timedelta(hours=24))
 
 @contextmanager
 def client(registry: FakeRegistry) -> Iterator[Registry]:
-    with Transport(
+    with RegistryTransport(
         open_access(parse_repository(registry.address), limits=LIMITS), sleep=lambda seconds: None
     ) as transport:
         yield Registry(transport)

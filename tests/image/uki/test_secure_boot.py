@@ -22,7 +22,7 @@ from provisioner.attestation.authenticode import authenticode_sha256
 from provisioner.image.build import Built
 from provisioner.image.finished import store
 from provisioner.image.finished.check import check_image
-from provisioner.image.request import Request
+from provisioner.image.request import BuildRequest
 from provisioner.image.uki.build import STUBS, build_uki
 from provisioner.image.uki.sign import sign_program
 from tests.emulator import Heard, emulator
@@ -39,7 +39,7 @@ def tools() -> Tools:
 
 
 @pytest.fixture(scope="module")
-def program(built: Built, request_of_tests: Request) -> bytes:
+def program(built: Built, request_of_tests: BuildRequest) -> bytes:
     """The UKI of the built image, not signed."""
     stub = Path(STUBS["x86_64"])
     if not stub.is_file():

@@ -17,7 +17,7 @@ from provisioner.boot.orders.controller import BootController
 from provisioner.boot.orders.informers import BootInformers
 from provisioner.cluster.resources import LEASES, NODES, of
 from provisioner.join.node_controller import NodePreparer
-from provisioner.power.act import Act, PowerSettings
+from provisioner.power.act import BmcActions, PowerSettings
 from provisioner.power.preflight import Preflight
 from provisioner.power.reconcile import ServerPowerReconciler
 from provisioner.power.record import Record
@@ -60,7 +60,7 @@ class Neighbours:
             by_power,
             sources["servers"],  # type: ignore[arg-type]
             bmcs,  # type: ignore[arg-type]
-            Act(SETTINGS, record, Preflight(by_power, None, now=clock)),
+            BmcActions(SETTINGS, record, Preflight(by_power, None, now=clock)),
             record,
             SETTINGS,
             now=clock,

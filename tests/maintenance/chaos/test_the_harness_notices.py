@@ -11,11 +11,11 @@ import pytest
 from provisioner.maintenance import controller
 from provisioner.maintenance import decide as decide_module
 from provisioner.maintenance.controller import MaintenanceController
-from provisioner.maintenance.effects import Effects
+from provisioner.maintenance.effects import MaintenanceEffects
 from provisioner.maintenance.phases import claiming, closing, kept_drain, verifying
 from provisioner.maintenance.phases.verdict import Cause, read_verdict
 from provisioner.maintenance.status.record import end_attempt, judge, last_noted
-from provisioner.maintenance.steps import ReserveSlurm, Wait, WriteStatus
+from provisioner.maintenance.steps import ReserveSlurm, WaitStep, WriteStatus
 from provisioner.rules.requests import merge
 from tests.maintenance.chaos.injections import INJECTIONS
 from tests.maintenance.chaos.scenarios import SCENARIOS, run
@@ -56,7 +56,7 @@ def _clears_all_taints(monkeypatch: pytest.MonkeyPatch) -> None:
         ours = {"key": "provisioner.dev/maintenance", "value": value, "effect": effect}
         self._patch_node(node, {"spec": {"taints": [ours] if value is not None else None}})
 
-    monkeypatch.setattr("provisioner.maintenance.effects.Effects.set_taint", clear)
+    monkeypatch.setattr("provisioner.maintenance.effects.MaintenanceEffects.set_taint", clear)
 
 
 def _ignores_the_budget(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -114,7 +114,7 @@ def _waits_for_ever_after_a_restart(monkeypatch: pytest.MonkeyPatch) -> None:
         if m.status.phase == "Claiming" and facts.node.taint is not None:
             stuck.add(m.name)
             return WriteStatus(status=replace(m.status, phase="Waiting"))
-        return Wait(seconds=60) if m.name in stuck and m.status.phase == "Waiting" else None
+        return WaitStep(seconds=60) if m.name in stuck and m.status.phase == "Waiting" else None
 
     stuck: set[str] = set()
     _restarted(monkeypatch, wait)
@@ -124,8 +124,10 @@ def _waits_for_ever_after_a_restart(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def _forgets_a_requestor_on_merge(monkeypatch: pytest.MonkeyPatch) -> None:
-    write = Effects.set_requestors
-    monkeypatch.setattr(Effects, "set_requestors", lambda self, m, requestors: write(self, m, requestors[-1:]))
+    write = MaintenanceEffects.set_requestors
+    monkeypatch.setattr(
+        MaintenanceEffects, "set_requestors", lambda self, m, requestors: write(self, m, requestors[-1:])
+    )
 
 
 def _boots_the_image_of_the_pool(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -153,7 +155,7 @@ def _skips_the_checks(monkeypatch: pytest.MonkeyPatch) -> None:
 
 def _loses_a_drain(monkeypatch: pytest.MonkeyPatch) -> None:
     """Gives the server back after the reboot, though somebody wants it out of use."""
-    monkeypatch.setattr("provisioner.rules.requests.Wanted.keeps_drained", property(lambda self: False))
+    monkeypatch.setattr("provisioner.rules.requests.NodeRequest.keeps_drained", property(lambda self: False))
 
 
 def _reboots_again_after_a_restart(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -13,8 +13,8 @@ from provisioner.network.agent.operations import (
     DeleteNamespace,
     LoadChains,
     Operation,
+    OperationRefused,
     Put,
-    Refused,
     SetSysctl,
 )
 from provisioner.network.agent.state import HOME, Address, Route, Sysctl
@@ -50,7 +50,7 @@ def test_an_operation_is_the_fault_of_the_ports_that_need_it(
     backend: Literal["netns", "vrf"], operation: Operation, functions: tuple[str, ...]
 ) -> None:
     blame = Blame(WANTED, situation(backend, interfaces=PORTS))
-    (refused,) = blame.problems([Refused(operation, "Operation not permitted")], [])
+    (refused,) = blame.problems([OperationRefused(operation, "Operation not permitted")], [])
     (differs,) = blame.problems([], [operation])
     assert (refused.reason, refused.functions) == ("KernelRefused", functions)
     assert (differs.reason, differs.functions) == ("KernelDiffers", functions)
@@ -61,5 +61,5 @@ def test_an_operation_is_the_fault_of_the_ports_that_need_it(
 def test_of_many_refusals_that_isolate_the_same_ports_one_is_told() -> None:
     blame = Blame(WANTED, situation(interfaces=PORTS))
     routes = [Put("vpc-10001", Route(f"10.1.0.{host}/32", "vx10001", "192.0.2.2")) for host in range(5, 99)]
-    (problem,) = blame.problems([Refused(each, "No buffer space available") for each in routes], routes)
+    (problem,) = blame.problems([OperationRefused(each, "No buffer space available") for each in routes], routes)
     assert "10.1.0.5/32" in problem.message

@@ -23,14 +23,14 @@ from provisioner.network.agent.naming import (
     vxlan_name,
 )
 from provisioner.network.agent.preflight import examine
-from provisioner.network.agent.situation import Situation, Underlay
+from provisioner.network.agent.situation import DpuInputs, Underlay
 from provisioner.network.agent.state import HOME, Address, FdbEntry, Link, Neighbour, PlaceState, Route
 from tests.network.agent.specs import BLUE, ONE, RED, TWO, port, spec, vpc
 
 HERE = ("10.1.0.3", "fd00:1::3")
 
 
-def situation(backend: Literal["vrf", "netns"] = "netns", **other: Any) -> Situation:
+def situation(backend: Literal["vrf", "netns"] = "netns", **other: Any) -> DpuInputs:
     known: dict[str, Any] = {
         "backend": backend,
         "owner": "",
@@ -39,10 +39,10 @@ def situation(backend: Literal["vrf", "netns"] = "netns", **other: Any) -> Situa
         "underlay": Underlay("uplink", 9000),
         "has_conntrack": True,
     }
-    return Situation(**known | other)
+    return DpuInputs(**known | other)
 
 
-def wanted(what: DPUNetworkSpec, where: Situation) -> dict[str, PlaceState]:
+def wanted(what: DPUNetworkSpec, where: DpuInputs) -> dict[str, PlaceState]:
     return wanted_state(examine(what, where), where)
 
 

@@ -18,13 +18,13 @@ from provisioner.network.agent.held_routes import HeldRoutes
 from provisioner.network.agent.result import Enforced, Exchanged
 from provisioner.network.evpn.configuration import Configuration
 from provisioner.network.evpn.identity import vpc_mac
-from provisioner.network.evpn.learn import Route
+from provisioner.network.evpn.learn import EvpnRoute
 from provisioner.network.evpn.vty import BgpdFailed, BgpdMissing
 from tests.network.agent.specs import BLUE, TWO, port, spec, vpc
 from tests.network.agent.test_follow import AGREES, Dpu, FakeKernel
 from tests.network.evpn.test_learn import ESTABLISHED, said
 
-THEIRS, MORE = Route(BLUE, "10.1.0.5/32", TWO), Route(BLUE, "10.1.0.7/32", TWO)
+THEIRS, MORE = EvpnRoute(BLUE, "10.1.0.5/32", TWO), EvpnRoute(BLUE, "10.1.0.7/32", TWO)
 BY_API_SERVER = spec([vpc(remotes={TWO: ["10.1.0.5/32"]})], [port("10.1.0.3")])
 EVPN = DPUEvpn(asn=64512, reflectors=("192.0.2.250",))
 BY_EVPN = replace(BY_API_SERVER, evpn=EVPN, vpcs=(replace(BY_API_SERVER.vpcs[0], remotes=(), space=("10.1.0.0/16",)),))
@@ -34,7 +34,7 @@ BY_EVPN = replace(BY_API_SERVER, evpn=EVPN, vpcs=(replace(BY_API_SERVER.vpcs[0],
 class FakeBgpd:
     """Announces what it is told, and has heard `heard`."""
 
-    heard: list[Route] = field(default_factory=list)
+    heard: list[EvpnRoute] = field(default_factory=list)
     sessions_: Mapping[str, Any] = field(default_factory=lambda: ESTABLISHED)
     configuration: Configuration = field(default_factory=dict)
     fault: BgpdFailed | None = None
@@ -59,7 +59,7 @@ class FakeBgpd:
         own = [line for lines in self.configuration.values() for line in lines if line.startswith("network ")]
         for line in own if not self.is_deaf else ():
             mac = {"string": f"Rmac:{vpc_mac(BLUE)}"}
-            found.update(said(Route(BLUE, line.split()[1], "192.0.2.1"), peerId="(unspec)", extendedCommunity=mac))
+            found.update(said(EvpnRoute(BLUE, line.split()[1], "192.0.2.1"), peerId="(unspec)", extendedCommunity=mac))
         return found
 
     def sessions(self) -> Mapping[str, Any]:
@@ -165,7 +165,7 @@ def test_no_reflector_and_a_route_that_is_refused_are_told_and_keep_nothing_from
     enforced = machine.enforce(BY_EVPN)
     assert (enforced.agrees, reason(enforced)) == (True, "NoReflector")
     machine.bgpd.sessions_ = ESTABLISHED
-    machine.bgpd.heard = [Route(BLUE, "10.9.0.5/32", TWO)]
+    machine.bgpd.heard = [EvpnRoute(BLUE, "10.9.0.5/32", TWO)]
     enforced = machine.enforce(BY_EVPN)
     assert (enforced.agrees, reason(enforced)) == (True, "RoutesRefused")
     assert enforced.exchanged is not None

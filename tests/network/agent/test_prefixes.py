@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from provisioner.network.agent.ports import Prefix, Unreadable, read_prefix
+from provisioner.network.agent.ports import Prefix, UnreadableValue, read_prefix
 
 
 @pytest.mark.parametrize(
@@ -40,5 +40,5 @@ def test_a_prefix_is_read_as_the_kernel_says_it(text: str, read: Prefix) -> None
     ],
 )
 def test_what_is_no_prefix_is_unreadable(text: str) -> None:
-    with pytest.raises(Unreadable, match="is no subnet"):
+    with pytest.raises(UnreadableValue, match="is no subnet"):
         read_prefix(text)

@@ -20,7 +20,7 @@ from provisioner.network.control.compile import room
 from provisioner.network.control.compile.compile import compile_network, to_object
 from provisioner.network.control.compile.overlap import first_shared, first_shared_of_each, those_inside
 from provisioner.network.control.compile.peers import held_by_peers, judge_peer, peer_trouble, peers_of
-from provisioner.network.control.compile.place import Place
+from provisioner.network.control.compile.place import FunctionPlace
 from provisioner.network.control.compile.room import room_for
 from provisioner.network.control.compile.security import rules_of
 from provisioner.network.control.compile.view import Endpoint, VPCView, make_view, port_of, route_trouble
@@ -30,7 +30,7 @@ pytestmark = pytest.mark.slow
 
 
 def endpoint(dpu: int, address: str, *, function: str = "pf0", state: str = "Tenant", **more: Any) -> Endpoint:
-    at = Place(dpu=f"d{dpu}", vtep=f"10.255.0.{dpu}", function=function, mac_address="52:54:00:00:00:01")
+    at = FunctionPlace(dpu=f"d{dpu}", vtep=f"10.255.0.{dpu}", function=function, mac_address="52:54:00:00:00:01")
     known: dict[str, Any] = {"prefixes": (), "groups": ()} | more
     return Endpoint(
         attachment=f"t/{address}", place=at, addresses=(address,), hosts=(f"{address}/32",), state=state, **known  # type: ignore[arg-type]

@@ -13,7 +13,7 @@ from provisioner.api.dpu_network import DPUEvpn, DPUNetworkSpec
 from provisioner.cluster.resources import of
 from provisioner.network.control.compile.compile import compile_network, to_object
 from provisioner.network.control.compile.view import VPCView
-from provisioner.network.evpn.learn import Heard, Route, learn, told_before, within_of
+from provisioner.network.evpn.learn import EvpnRoute, HeardRoutes, learn, told_before, within_of
 from provisioner.network.evpn.speaker import own_routes
 from tests.network.control import objects
 from tests.network.control.test_compile import endpoint, view
@@ -31,11 +31,11 @@ def by_evpn(dpu: int, views: list[VPCView]) -> DPUNetworkSpec:
     return compile_network(f"d{dpu}", f"10.255.0.{dpu}", {each.key: each for each in views}, evpn=EVPN)
 
 
-def announced(dpus: list[int], views: list[VPCView]) -> frozenset[Route]:
+def announced(dpus: list[int], views: list[VPCView]) -> frozenset[EvpnRoute]:
     """What all DPUs announce, each of what passes on it."""
     specs = (by_evpn(dpu, views) for dpu in dpus)
     return frozenset(
-        Route(each.vni, each.prefix, spec.vtep_address)
+        EvpnRoute(each.vni, each.prefix, spec.vtep_address)
         for spec in specs
         for each in own_routes(spec, [port.function for port in spec.ports])
     )
@@ -98,11 +98,11 @@ def test_what_is_heard_makes_of_it_what_the_api_server_would_have_told(
     everything = announced(dpus, views)
     for dpu in dpus:
         told, wanted = by_evpn(dpu, views), by_api_server(dpu, views)
-        mine = Heard(frozenset(each for each in everything if each.vtep != told.vtep_address), 0, is_settled=True)
+        mine = HeardRoutes(frozenset(each for each in everything if each.vtep != told.vtep_address), 0, is_settled=True)
         assert enforced(learn(told, mine, (), within_of(told)).spec) == enforced(wanted)
         # On the way there, before anybody announces: all of it stays, by what was told before.
         before = told_before(wanted, told)
-        nothing = Heard(frozenset(), 0, is_settled=True)
+        nothing = HeardRoutes(frozenset(), 0, is_settled=True)
         assert enforced(learn(told, nothing, before, within_of(told), before).spec) == enforced(wanted)
 
 

@@ -18,7 +18,7 @@ from provisioner.network.agent.rules.security_group import egress_chain, ingress
 from provisioner.network.control.compile.compile import compile_network
 from provisioner.network.control.compile.passage import Packets, Passage, Side, decide, judge_passage
 from provisioner.network.control.compile.peers import key_of, peers_of
-from provisioner.network.control.compile.place import Place
+from provisioner.network.control.compile.place import FunctionPlace
 from provisioner.network.control.compile.security import in_order
 from provisioner.network.control.compile.view import make_endpoint, make_view, port_of
 from tests.network.control import objects
@@ -155,7 +155,7 @@ def test_two_reach_each_other_by_the_network_just_when_their_dpus_are_told_so(
     }
     views = {}
     for number, name in enumerate(NAMES, start=1):
-        at = Place(dpu=f"d{number}", vtep=f"10.255.0.{number}", function="pf0", mac_address="52:54:00:00:00:01")
+        at = FunctionPlace(dpu=f"d{number}", vtep=f"10.255.0.{number}", function="pf0", mac_address="52:54:00:00:00:01")
         side = sides[name]
         endpoint = make_endpoint(side.vpc, side.attachment, at, side.attachment.status.addresses, side.groups)
         views[f"blue/{name}"] = make_view(side.vpc, number, peers_of(side.vpc, known.get), [endpoint])
@@ -206,7 +206,7 @@ def test_a_packet_is_judged_as_by_the_chains_that_the_agent_makes(
     endpoint = make_endpoint(
         side.vpc,
         side.attachment,
-        Place(dpu="d", vtep="10.255.0.1", function="pf0", mac_address="52:54:00:00:00:01"),
+        FunctionPlace(dpu="d", vtep="10.255.0.1", function="pf0", mac_address="52:54:00:00:00:01"),
         ("10.1.0.3",),
         side.groups,
     )
@@ -247,7 +247,7 @@ def _fits(match: Any, other: str, protocol: str, port: int) -> bool:
 def test_the_interpreter_of_chains_can_tell_them_apart() -> None:
     """Or the test above would pass whatever it is given."""
     side = a_side("a", "10.1.0.3", a_group("g", objects.rule(protocol="TCP", ports=["443"]), stateful=False))
-    at = Place(dpu="d", vtep="10.255.0.1", function="pf0", mac_address="52:54:00:00:00:01")
+    at = FunctionPlace(dpu="d", vtep="10.255.0.1", function="pf0", mac_address="52:54:00:00:00:01")
     made = port_of(make_endpoint(side.vpc, side.attachment, at, ("10.1.0.3",), side.groups), 1)
     chain = ingress_chain(read_port(made))
     assert _lets_pass(chain.rules, "10.1.0.5", "tcp", 443)

@@ -17,7 +17,7 @@ from provisioner.network.evpn.bgpd import PROGRAM, Bgpd, command
 from provisioner.network.evpn.configuration import Configuration
 from provisioner.network.evpn.exchange import Exchange
 from provisioner.network.evpn.learn import Learned
-from provisioner.network.evpn.reflector import Client, reflector
+from provisioner.network.evpn.reflector import ReflectorClient, reflector
 from provisioner.network.evpn.speaker import Fabric
 from provisioner.network.evpn.vty import BgpdFailed
 from tests.network.agent.rack import DPU, Namespace, Rack
@@ -136,7 +136,7 @@ class EvpnFabric:
 
     def tell_reflector(self, clients: Mapping[str, Iterable[int]]) -> None:
         """By DPU the VPCs that it has."""
-        told = (Client(vtep, frozenset(vnis), frozenset(vnis)) for vtep, vnis in clients.items())
+        told = (ReflectorClient(vtep, frozenset(vnis), frozenset(vnis)) for vtep, vnis in clients.items())
         self.reflector.bgpd.apply(reflector(REFLECTOR, FABRIC, told))
 
     def come_to(self, told: Mapping[str, DPUNetworkSpec]) -> None:

@@ -8,7 +8,7 @@ import pytest
 
 from provisioner.network.evpn.bgpd import Bgpd
 from provisioner.network.evpn.configuration import Configuration, render
-from provisioner.network.evpn.reflector import Client, reflector
+from provisioner.network.evpn.reflector import ReflectorClient, reflector
 from provisioner.network.evpn.speaker import Fabric
 from provisioner.network.evpn.vty import BgpdFailed
 from tests.network.agent.specs import BLUE, ONE, RED, TWO
@@ -18,7 +18,7 @@ NOBODY: frozenset[int] = frozenset()
 
 
 def clients(of_two: frozenset[int]) -> Configuration:
-    both = Client(ONE, frozenset({BLUE}), frozenset({BLUE})), Client(TWO, of_two, of_two)
+    both = ReflectorClient(ONE, frozenset({BLUE}), frozenset({BLUE})), ReflectorClient(TWO, of_two, of_two)
     return reflector("192.0.2.250", FABRIC, both)
 
 

@@ -14,7 +14,7 @@ from provisioner.network.evpn.identity import (
     read_communities,
     read_distinguisher,
 )
-from provisioner.network.evpn.reflector import Client, reflector
+from provisioner.network.evpn.reflector import ReflectorClient, reflector
 from provisioner.network.evpn.speaker import Fabric, OwnRoute, own_routes, speaker
 from tests.golden_files import assert_golden
 from tests.network.agent.specs import BLUE, ONE, RED, TWO, port, spec, vpc
@@ -28,12 +28,12 @@ ROUTES = [
     OwnRoute(RED, "172.16.0.0/16"),
 ]
 CLIENTS = [
-    Client(
+    ReflectorClient(
         ONE,
         frozenset({BLUE}),
         frozenset({BLUE, RED}),
     ),
-    Client(TWO, frozenset({RED}), frozenset({RED})),
+    ReflectorClient(TWO, frozenset({RED}), frozenset({RED})),
 ]
 
 
@@ -105,7 +105,9 @@ def test_an_address_that_comes_and_one_that_goes_touch_nothing_else() -> None:
 
 def test_a_dpu_that_gets_a_vpc_is_asked_and_told_anew_and_no_other_is() -> None:
     before = reflector("192.0.2.250", FABRIC, CLIENTS)
-    after = reflector("192.0.2.250", FABRIC, [CLIENTS[0], Client(TWO, frozenset({BLUE, RED}), frozenset({RED}))])
+    after = reflector(
+        "192.0.2.250", FABRIC, [CLIENTS[0], ReflectorClient(TWO, frozenset({BLUE, RED}), frozenset({RED}))]
+    )
     assert commands(after, before) == [
         f"bgp extcommunity-list expanded from-{TWO} seq {BLUE} permit ^RT:64512:10001 Rmac:02:03:00:00:27:11$"
     ]

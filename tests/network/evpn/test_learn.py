@@ -14,26 +14,26 @@ from hypothesis import strategies as st
 from provisioner.api.dpu_network import DPUNetworkSpec
 from provisioner.network.evpn import learn as module
 from provisioner.network.evpn.identity import communities
-from provisioner.network.evpn.learn import Heard, Learned, RefusedRoute, Route, read_heard
+from provisioner.network.evpn.learn import EvpnRoute, HeardRoutes, Learned, RefusedRoute, read_heard
 from tests.network.agent.specs import BLUE, RED, TWO, port, spec, vpc
 
 THREE = "192.0.2.3"
 SPEC = spec([vpc(members=(TWO, THREE))], [port("10.1.0.3")])
-OF_TWO, OF_THREE = Route(BLUE, "10.1.0.5/32", TWO), Route(BLUE, "10.1.0.5/32", THREE)
+OF_TWO, OF_THREE = EvpnRoute(BLUE, "10.1.0.5/32", TWO), EvpnRoute(BLUE, "10.1.0.5/32", THREE)
 ASN = 64512
 WITHIN = {BLUE: ("10.1.0.0/16",), RED: ("10.1.0.0/16", "10.9.0.0/16")}
 ESTABLISHED: dict[str, Any] = {"peers": {"192.0.2.250": {"state": "Established", "peerUptimeMsec": 60_000}}}
 
 
-def learn(told: DPUNetworkSpec, heard_: Heard, held: Collection[Route]) -> Learned:
+def learn(told: DPUNetworkSpec, heard_: HeardRoutes, held: Collection[EvpnRoute]) -> Learned:
     return module.learn(told, heard_, held, WITHIN)
 
 
-def heard(*routes: Route, settled: bool = True, contested: Collection[tuple[int, str]] = ()) -> Heard:
-    return Heard(frozenset(routes), 0, settled, frozenset(contested))
+def heard(*routes: EvpnRoute, settled: bool = True, contested: Collection[tuple[int, str]] = ()) -> HeardRoutes:
+    return HeardRoutes(frozenset(routes), 0, settled, frozenset(contested))
 
 
-def said(route: Route, *, of: str | None = None, **other: Any) -> dict[str, Any]:
+def said(route: EvpnRoute, *, of: str | None = None, **other: Any) -> dict[str, Any]:
     """The route as bgpd says it. `of`: the DPU that its distinguisher names."""
     address, _, length = route.prefix.partition("/")
     path = {
@@ -63,8 +63,8 @@ def test_a_members_route_is_believed() -> None:
 
 
 def test_who_is_no_member_is_not_believed() -> None:
-    stranger = Route(BLUE, "10.1.0.5/32", "192.0.2.9")
-    elsewhere = Route(RED, "10.1.0.5/32", TWO)
+    stranger = EvpnRoute(BLUE, "10.1.0.5/32", "192.0.2.9")
+    elsewhere = EvpnRoute(RED, "10.1.0.5/32", TWO)
     learned = learn(SPEC, heard(stranger, elsewhere), ())
     assert behind(learned.spec) == {}
     assert {each.reason for each in learned.refused} == {"NotAMember"}
@@ -73,13 +73,13 @@ def test_who_is_no_member_is_not_believed() -> None:
 
 def test_what_is_not_of_the_vpcs_own_space_is_not_believed_neither_now_nor_once_the_space_is_smaller() -> None:
     for prefix in ("10.9.0.5/32", "10.0.0.0/8", "0.0.0.0/0", "fd00:1::5/128"):
-        stranger = Route(BLUE, prefix, TWO)
+        stranger = EvpnRoute(BLUE, prefix, TWO)
         learned = learn(SPEC, heard(stranger), ())
         assert behind(learned.spec) == {}
         assert learned.refused == (RefusedRoute(stranger, "OutsideVPC"),)
     assert behind(module.learn(SPEC, heard(settled=False), {OF_TWO}, {}).spec) == {}
     wide = {BLUE: ("10.1.0.0/16", "0.0.0.0/0", "::/0")}
-    assert behind(module.learn(SPEC, heard(Route(BLUE, "0.0.0.0/0", TWO)), (), wide).spec) == {TWO: ("0.0.0.0/0",)}
+    assert behind(module.learn(SPEC, heard(EvpnRoute(BLUE, "0.0.0.0/0", TWO)), (), wide).spec) == {TWO: ("0.0.0.0/0",)}
 
 
 def test_a_dpu_of_a_peer_takes_no_address_of_ours() -> None:
@@ -88,12 +88,14 @@ def test_a_dpu_of_a_peer_takes_no_address_of_ours() -> None:
         [port("10.1.0.3")],
     )
     apart = {BLUE: ("10.1.0.0/16",), RED: ("10.9.0.0/16",)}
-    learned = module.learn(peered, heard(Route(RED, "10.1.0.7/32", THREE), Route(RED, "10.9.0.7/32", THREE)), (), apart)
+    learned = module.learn(
+        peered, heard(EvpnRoute(RED, "10.1.0.7/32", THREE), EvpnRoute(RED, "10.9.0.7/32", THREE)), (), apart
+    )
     assert behind(learned.spec) == {THREE: ("10.9.0.7/32",)}
 
 
 def test_nobody_has_an_address_that_is_behind_the_dpu_itself() -> None:
-    mine = Route(BLUE, "10.1.0.3/32", TWO)
+    mine = EvpnRoute(BLUE, "10.1.0.3/32", TWO)
     learned = learn(SPEC, heard(mine), ())
     assert behind(learned.spec) == {}
     assert learned.refused == (RefusedRoute(mine, "OwnAddress"),)
@@ -112,7 +114,7 @@ def test_an_address_that_moves_is_behind_the_next_one_once_the_first_has_let_go(
 
 
 def test_what_is_not_announced_any_more_goes_but_not_while_no_session_has_lasted() -> None:
-    other = Route(BLUE, "10.1.0.7/32", TWO)
+    other = EvpnRoute(BLUE, "10.1.0.7/32", TWO)
     assert behind(learn(SPEC, heard(other), {OF_TWO, other}).spec) == {TWO: ("10.1.0.7/32",)}
     learned = learn(SPEC, heard(OF_THREE, settled=False), {OF_TWO})
     assert behind(learned.spec) == {TWO: ("10.1.0.5/32",)}
@@ -120,15 +122,15 @@ def test_what_is_not_announced_any_more_goes_but_not_while_no_session_has_lasted
 
 
 def test_a_member_whose_bgpd_is_away_loses_nothing_but_what_another_one_announces() -> None:
-    other = Route(BLUE, "10.1.0.7/32", TWO)
+    other = EvpnRoute(BLUE, "10.1.0.7/32", TWO)
     learned = learn(SPEC, heard(OF_THREE), {OF_TWO, other})
     assert behind(learned.spec) == {TWO: ("10.1.0.7/32",), THREE: ("10.1.0.5/32",)}
     elsewhere = spec([vpc(members=(TWO,)), vpc(RED, members=(TWO,))], [port("10.1.0.3")])
-    assert behind(learn(elsewhere, heard(Route(RED, "10.9.0.5/32", TWO)), {OF_TWO}).spec) == {TWO: ("10.1.0.5/32",)}
+    assert behind(learn(elsewhere, heard(EvpnRoute(RED, "10.9.0.5/32", TWO)), {OF_TWO}).spec) == {TWO: ("10.1.0.5/32",)}
 
 
 def test_what_was_told_before_stays_though_its_dpu_has_begun_to_announce() -> None:
-    other = Route(BLUE, "10.1.0.7/32", TWO)
+    other = EvpnRoute(BLUE, "10.1.0.7/32", TWO)
     learned = module.learn(SPEC, heard(other), {OF_TWO}, WITHIN, {OF_TWO, other})
     assert behind(learned.spec) == {TWO: ("10.1.0.5/32", "10.1.0.7/32")}
     assert learned.awaited == {OF_TWO}
@@ -150,8 +152,8 @@ def test_a_peers_routes_come_after_the_vpcs_own() -> None:
     peered = spec(
         [vpc(members=(TWO,), peers=(RED,)), vpc(RED, members=(TWO, THREE), peers=(BLUE,))], [port("10.1.0.3")]
     )
-    own, peers, other = OF_TWO, Route(RED, "10.1.0.5/32", THREE), Route(RED, "10.9.0.5/32", THREE)
-    mine = Route(RED, "10.1.0.3/32", THREE)
+    own, peers, other = OF_TWO, EvpnRoute(RED, "10.1.0.5/32", THREE), EvpnRoute(RED, "10.9.0.5/32", THREE)
+    mine = EvpnRoute(RED, "10.1.0.3/32", THREE)
     learned = learn(peered, heard(own, peers, other, mine), ())
     assert behind(learned.spec) == {TWO: ("10.1.0.5/32",), THREE: ("10.9.0.5/32",)}
     assert behind(learned.spec, 1) == {THREE: ("10.1.0.3/32", "10.1.0.5/32", "10.9.0.5/32")}, (
@@ -161,14 +163,14 @@ def test_a_peers_routes_come_after_the_vpcs_own() -> None:
 
 def test_who_announces_too_much_is_told_no_more_but_keeps_what_it_had(monkeypatch: Any) -> None:
     monkeypatch.setattr(module, "MOST_OF_A_DPU", 3)
-    flood = [Route(BLUE, f"10.1.1.{number}/32", TWO) for number in range(1, 9, 2)]
-    learned = learn(SPEC, heard(OF_TWO, Route(BLUE, "10.1.0.7/32", THREE), *flood), {OF_TWO})
+    flood = [EvpnRoute(BLUE, f"10.1.1.{number}/32", TWO) for number in range(1, 9, 2)]
+    learned = learn(SPEC, heard(OF_TWO, EvpnRoute(BLUE, "10.1.0.7/32", THREE), *flood), {OF_TWO})
     assert behind(learned.spec) == {TWO: ("10.1.0.5/32",), THREE: ("10.1.0.7/32",)}
     assert {each.reason for each in learned.refused} == {"TooMany"}
 
 
 def test_the_order_in_which_routes_come_does_not_matter() -> None:
-    routes = [Route(BLUE, f"10.1.{a}.{b}/32", vtep) for a in range(2) for b in (5, 7) for vtep in (TWO, THREE)]
+    routes = [EvpnRoute(BLUE, f"10.1.{a}.{b}/32", vtep) for a in range(2) for b in (5, 7) for vtep in (TWO, THREE)]
     held = routes[::3]
     first = learn(SPEC, heard(*routes), held)
     for seed in range(10):
@@ -178,19 +180,19 @@ def test_the_order_in_which_routes_come_does_not_matter() -> None:
 
 def test_routes_are_read_as_bgpd_says_them() -> None:
     found = read_heard(said(OF_TWO), ESTABLISHED, ASN)
-    assert found == Heard(frozenset({OF_TWO}), 0, True, is_connected=True)
-    six = Route(BLUE, "fd00:1::5/128", TWO)
-    assert read_heard(said(six), {}, ASN) == Heard(frozenset({six}), 0, False)
+    assert found == HeardRoutes(frozenset({OF_TWO}), 0, True, is_connected=True)
+    six = EvpnRoute(BLUE, "fd00:1::5/128", TWO)
+    assert read_heard(said(six), {}, ASN) == HeardRoutes(frozenset({six}), 0, False)
 
 
 def test_our_own_and_what_is_not_valid_is_passed_over() -> None:
     for other in ({"peerId": "(unspec)"}, {"valid": False}, {"bestpath": False}):
-        assert read_heard(said(OF_TWO, **other), {}, ASN) == Heard(frozenset(), 0, False)
+        assert read_heard(said(OF_TWO, **other), {}, ASN) == HeardRoutes(frozenset(), 0, False)
 
 
 def test_a_route_that_leads_elsewhere_than_its_distinguisher_says_is_contested() -> None:
     found = read_heard(said(OF_TWO, of=THREE), {}, ASN)
-    assert found == Heard(frozenset(), 0, False, frozenset({(BLUE, "10.1.0.5/32")}))
+    assert found == HeardRoutes(frozenset(), 0, False, frozenset({(BLUE, "10.1.0.5/32")}))
 
 
 def test_what_is_not_as_ours_are_is_counted_and_no_more() -> None:
@@ -250,8 +252,8 @@ def test_who_announces_far_too_much_has_nobody_look_at_each_of_it(monkeypatch: A
         return ipaddress.ip_network(prefix)
 
     monkeypatch.setattr(module, "ip_network", ip_network)
-    flood = [Route(BLUE, f"172.16.{number}.1/32", TWO) for number in range(200)]
-    learned = learn(SPEC, heard(OF_TWO, Route(BLUE, "10.1.0.7/32", THREE), *flood), {OF_TWO})
+    flood = [EvpnRoute(BLUE, f"172.16.{number}.1/32", TWO) for number in range(200)]
+    learned = learn(SPEC, heard(OF_TWO, EvpnRoute(BLUE, "10.1.0.7/32", THREE), *flood), {OF_TWO})
     assert behind(learned.spec) == {TWO: ("10.1.0.5/32",), THREE: ("10.1.0.7/32",)}
     assert len(learned.refused) == len(flood)
     assert len(looked_at) < 20

@@ -7,7 +7,7 @@ import pytest
 from provisioner.api.codec import encode
 from provisioner.cluster.source import Object
 from provisioner.cluster.work_queue import WorkQueue
-from provisioner.network.infiniband.follow import Follow, InfiniBandInformers, Queues
+from provisioner.network.infiniband.follow import FabricQueues, FollowFabrics, InfiniBandInformers
 from tests.maintenance.chaos.fake_informer import FakeInformer
 from tests.network.infiniband.site import attachment, claim, fabric, guid, server, vpc
 
@@ -24,7 +24,7 @@ class Caches:
         self.fakes = {kind: FakeInformer(kind, lambda kind=kind: dict(self.objects[kind])) for kind in kinds}  # type: ignore[arg-type,misc]
         made = {name: WorkQueue(clock=lambda: self.seconds) for name in ("vpcs", "releases", "pool", "ufms")}
         self.fabrics = WorkQueue(clock=lambda: self.seconds)
-        Follow(InfiniBandInformers(**self.fakes), Queues(**made, fabrics=self.fabrics)).subscribe()  # type: ignore[arg-type]
+        FollowFabrics(InfiniBandInformers(**self.fakes), FabricQueues(**made, fabrics=self.fabrics)).subscribe()  # type: ignore[arg-type]
         for name in FABRICS:
             self.put("fabrics", fabric(name))
         self.put("servers", server("s1", "blue", [guid(1)], fabric="east"))

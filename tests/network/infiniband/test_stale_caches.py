@@ -16,7 +16,7 @@ from provisioner.api import (
 from provisioner.api.codec import encode
 from provisioner.cluster.resources import NAMESPACES, of
 from provisioner.network.infiniband.follow import InfiniBandInformers
-from provisioner.network.infiniband.pkey_controller import PKeys, Releases
+from provisioner.network.infiniband.pkey_controller import PKeyReleases, PKeys
 from tests.cluster.fake_cluster import FakeCluster
 from tests.cluster.fake_events import FakeEvents
 from tests.maintenance.chaos.fake_informer import FakeInformer
@@ -43,7 +43,7 @@ def test_a_claim_is_not_let_go_of_while_its_vpc_is_not_in_the_cache_yet() -> Non
     for cache in caches.values():
         cache.catch_up()
     informers = InfiniBandInformers(**caches)
-    releases = Releases(
+    releases = PKeyReleases(
         cluster,  # type: ignore[arg-type]
         informers,
         PKeys(informers, tell=lambda key: None),

@@ -14,7 +14,7 @@ from provisioner.api.values import Secret
 from provisioner.network.infiniband.ufm import rest as rest_module
 from provisioner.network.infiniband.ufm.controller import carry_out
 from provisioner.network.infiniband.ufm.plan import UfmStep, knows, plan_steps, view_of
-from provisioner.network.infiniband.ufm.rest import NoAnswer, UfmAccess, UfmFailed, UfmPartition, UfmRest
+from provisioner.network.infiniband.ufm.rest import UfmAccess, UfmFailed, UfmNoAnswer, UfmPartition, UfmRest
 from provisioner.network.infiniband.verify import compare
 from tests.network.infiniband.fake_ufm import PASSWORD, USERNAME, FakeUfm
 from tests.network.infiniband.site import guid, partition
@@ -151,7 +151,7 @@ def test_a_password_that_ufm_refuses_is_not_told_and_the_secret_is_named(ufm: Fa
 
 
 def test_a_certificate_of_somebody_else_is_not_believed(ufm: FakeUfm, tmp_path: Path) -> None:
-    with FakeUfm(tmp_path / "other") as other, pytest.raises(NoAnswer, match="certificate was not accepted"):
+    with FakeUfm(tmp_path / "other") as other, pytest.raises(UfmNoAnswer, match="certificate was not accepted"):
         connect(ufm, certificate=other.certificate).partitions()
     assert ufm.requests == []
 
@@ -171,14 +171,14 @@ def test_a_certificate_of_somebody_else_is_not_believed(ufm: FakeUfm, tmp_path: 
 )
 def test_an_answer_that_is_none_is_a_failure_and_no_empty_fabric(ufm: FakeUfm, body: bytes) -> None:
     ufm.answer_instead = (200, body)
-    with pytest.raises(NoAnswer, match="cannot be read"):
+    with pytest.raises(UfmNoAnswer, match="cannot be read"):
         connect(ufm).partitions()
 
 
 def test_an_answer_without_end_is_cut_off(ufm: FakeUfm, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(rest_module, "ANSWER_BYTES", 1000)
     ufm.answer_instead = (200, b" " * 1_000_000)
-    with pytest.raises(NoAnswer):
+    with pytest.raises(UfmNoAnswer):
         connect(ufm).partitions()
 
 
@@ -186,6 +186,6 @@ def test_what_ufm_refuses_is_said_in_its_words_without_what_would_garble_a_scree
     ufm.answer_instead = (400, b"no \x1b[31m such thing" + b"x" * 1000)
     with pytest.raises(UfmFailed, match="HTTP 400") as failed:
         connect(ufm).delete(BLUE)
-    assert not isinstance(failed.value, NoAnswer)
+    assert not isinstance(failed.value, UfmNoAnswer)
     assert "\x1b" not in str(failed.value)
     assert len(str(failed.value)) < 400

@@ -12,7 +12,7 @@ from provisioner.api.codec import decode, to_json
 from provisioner.api.dpu_network import DPUNetworkSpec
 from provisioner.cluster.resources import of
 from provisioner.network.evpn.configuration import Configuration
-from provisioner.network.evpn.reflector import Client
+from provisioner.network.evpn.reflector import ReflectorClient
 from provisioner.network.evpn.vty import BgpdMissing
 from provisioner.network.reflector.service import ReflectorHost, _once
 from provisioner.network.reflector.wanted import client_of, wanted
@@ -35,7 +35,7 @@ def pool(**changes: Any) -> NetworkPool:
     return decode(NetworkPool, network_pool(**changes))
 
 
-def client(of_it: DPUNetworkSpec) -> Client:
+def client(of_it: DPUNetworkSpec) -> ReflectorClient:
     return client_of(decode(DPUNetwork, network("d1", of_it)))
 
 
@@ -45,11 +45,11 @@ def words(configuration: Configuration) -> str:
 
 def test_a_dpu_says_what_is_in_vpcs_of_which_a_port_passes_on_it_and_is_told_of_their_peers() -> None:
     peered = spec([vpc(peers=(RED,)), vpc(RED, peers=(BLUE,))], [port("10.1.0.3")])
-    assert client(peered) == Client(ONE, frozenset({BLUE}), frozenset({BLUE, RED}))
+    assert client(peered) == ReflectorClient(ONE, frozenset({BLUE}), frozenset({BLUE, RED}))
     isolated = spec([vpc()], [port("10.1.0.3", state="Quarantined")])
-    assert client(isolated) == Client(ONE, frozenset(), frozenset())
+    assert client(isolated) == ReflectorClient(ONE, frozenset(), frozenset())
     unknown = spec([], [port("10.1.0.3")])
-    assert client(unknown) == Client(ONE, frozenset(), frozenset())
+    assert client(unknown) == ReflectorClient(ONE, frozenset(), frozenset())
 
 
 def test_it_serves_where_evpn_is_chosen_and_it_is_named_and_nowhere_else() -> None:

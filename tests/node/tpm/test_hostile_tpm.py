@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 from provisioner.node.join import SealError
 from provisioner.node.tpm import commands
 from provisioner.node.tpm.device import TpmError
-from provisioner.node.tpm.identity import Secret, TpmIdentity, split_certificates
+from provisioner.node.tpm.identity import TpmIdentity, TpmSecret, split_certificates
 from provisioner.node.tpm.prover import TpmProver, read_challenge
 from provisioner.node.tpm.return_codes import describe
 
@@ -122,7 +122,7 @@ def test_any_challenge_is_read_or_refused(challenge: Any) -> None:
 @given(sealed=JSON | st.dictionaries(FIELDS, JSON | st.just("A256GCM") | st.just("AAAAAAAAAAAAAAAA"), max_size=7))
 def test_anything_that_is_said_to_be_sealed_is_refused(sealed: Any) -> None:
     prover = TpmProver(lambda: Scripted([b""]), "/nowhere", lambda _: None)  # type: ignore[arg-type,return-value]
-    prover._proven = (Secret(b"s" * 32), b"n" * 32)
+    prover._proven = (TpmSecret(b"s" * 32), b"n" * 32)
     with pytest.raises(SealError):
         prover.open(sealed, "r01-u01")
 

@@ -10,7 +10,7 @@ from cryptography.exceptions import InvalidSignature
 
 from provisioner.node.tpm import commands, templates
 from provisioner.node.tpm.device import TpmDevice, TpmError
-from provisioner.node.tpm.identity import Secret, TpmIdentity, split_certificates
+from provisioner.node.tpm.identity import TpmIdentity, TpmSecret, split_certificates
 from tests.node.tpm.fake_tpm import FakeTpm, answered, refused
 from tests.node.tpm.service import PCRS, make_credential, signature_is_right
 from tests.node.tpm.swtpm import Swtpm
@@ -276,4 +276,4 @@ def test_a_tpm_that_hangs_is_not_asked_to_unload() -> None:
 
 
 def test_a_secret_is_shown_to_nobody() -> None:
-    assert f"{Secret(b'abc')!r} {Secret(b'abc')} {[Secret(b'abc')]}" == "*** *** [***]"
+    assert f"{TpmSecret(b'abc')!r} {TpmSecret(b'abc')} {[TpmSecret(b'abc')]}" == "*** *** [***]"

@@ -54,11 +54,11 @@ def _forgets_failures(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def _ignores_the_caps(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("provisioner.rollout.room.Room.full_wait", lambda self: None)
+    monkeypatch.setattr("provisioner.rollout.room.RolloutCapacity.full_wait", lambda self: None)
 
 
 def _ignores_racks(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("provisioner.rollout.room.Room.domain_wait", lambda self, member: None)
+    monkeypatch.setattr("provisioner.rollout.room.RolloutCapacity.domain_wait", lambda self, member: None)
 
 
 def _does_not_warn(monkeypatch: pytest.MonkeyPatch) -> None:

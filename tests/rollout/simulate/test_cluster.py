@@ -7,13 +7,13 @@ import random
 
 import pytest
 
-from provisioner.rollout.simulate.cluster import CLOSED, OPEN, STEERED, Cluster
+from provisioner.rollout.simulate.cluster import CLOSED, OPEN, STEERED, SimulatedCluster
 from provisioner.rollout.simulate.trace import TraceJob
 
 
-def cluster(servers: int, *gpus: int, duration: float = 100.0) -> Cluster:
+def cluster(servers: int, *gpus: int, duration: float = 100.0) -> SimulatedCluster:
     """With 8 GPUs each; every job is queued."""
-    made = Cluster(servers, 8, [TraceJob(float(number), duration, count) for number, count in enumerate(gpus)])
+    made = SimulatedCluster(servers, 8, [TraceJob(float(number), duration, count) for number, count in enumerate(gpus)])
     for number in range(len(gpus)):
         made.submit(number)
     return made

@@ -13,7 +13,7 @@ from provisioner.api.upgrade_strategy import Canary, Stragglers, UpgradeDeadline
 from provisioner.rollout.simulate.figures import Delay, compare
 from provisioner.rollout.simulate.policy import IdleOnly, Planner, Policy
 from provisioner.rollout.simulate.run import REACTION_SECONDS, Scenario, simulate
-from provisioner.rollout.simulate.setup import DAY, POLICY_NAMES, Question, make_policy, make_scenario
+from provisioner.rollout.simulate.setup import DAY, POLICY_NAMES, SimulationQuestion, make_policy, make_scenario
 from provisioner.rollout.simulate.trace import TraceJob
 from tests.benchmarks.peer_policies import PEER_NAMES, DrainInOrder, Kured, peer_policy
 from tests.rollout.fleets import strategy
@@ -220,7 +220,7 @@ def test_none_that_waits_for_jobs_interrupts_one_or_is_faster_than_the_bound(see
         assert simulate(made, again) == found, "the same again"
 
 
-def question(**changes: Any) -> Question:
+def question(**changes: Any) -> SimulationQuestion:
     usual: dict[str, Any] = {
         "servers": 4,
         "gpus": 8,
@@ -231,7 +231,7 @@ def question(**changes: Any) -> Question:
         "strategy": UpgradeStrategy(),
         "seed": 1,
     }
-    return Question(**{**usual, **changes})
+    return SimulationQuestion(**{**usual, **changes})
 
 
 def trace() -> list[TraceJob]:

@@ -13,7 +13,7 @@ from typing import Final, NamedTuple
 from provisioner.api.server import Architecture
 
 
-class Client(IntEnum):
+class DhcpClient(IntEnum):
     """What is asking, and so which boot options it is told. The numbers index templates."""
 
     PLAIN = 0
@@ -32,7 +32,7 @@ class Client(IntEnum):
 class Identity(NamedTuple):
     """What a client says that it is."""
 
-    client: Client
+    client: DhcpClient
     architecture: Architecture | None
 
 
@@ -52,8 +52,8 @@ _MACHINE: Final[dict[int, str]] = {
     20: _BIOS,
 }
 _HTTP_ARCHITECTURES: Final = frozenset(range(15, 21))
-_BY_PXE: Final = {_BIOS: Client.BIOS_PXE, _X64: Client.X64_PXE, _ARM64: Client.ARM64_PXE}
-_BY_HTTP: Final = {_BIOS: Client.BIOS_HTTP, _X64: Client.X64_HTTP, _ARM64: Client.ARM64_HTTP}
+_BY_PXE: Final = {_BIOS: DhcpClient.BIOS_PXE, _X64: DhcpClient.X64_PXE, _ARM64: DhcpClient.ARM64_PXE}
+_BY_HTTP: Final = {_BIOS: DhcpClient.BIOS_HTTP, _X64: DhcpClient.X64_HTTP, _ARM64: DhcpClient.ARM64_HTTP}
 _ARCHITECTURE: Final[dict[str, Architecture]] = {_BIOS: "x86_64", _X64: "x86_64", _ARM64: "arm64"}
 _ARCH_IN_CLASS: Final = re.compile(rb"^(?:PXE|HTTP)Client:Arch:(\d{5})")
 
@@ -64,10 +64,12 @@ def identify(vendor_class: bytes | None, architecture: bytes | None, user_class:
     vendor = vendor_class or b""
     number = _architecture_number(vendor, architecture)
     if is_ipxe(user_class):
-        return Identity(Client.IPXE, _ARCHITECTURE.get(_MACHINE.get(number, _OTHER) if number is not None else _OTHER))
+        return Identity(
+            DhcpClient.IPXE, _ARCHITECTURE.get(_MACHINE.get(number, _OTHER) if number is not None else _OTHER)
+        )
     if not vendor.startswith((b"PXEClient", b"HTTPClient", b"NVIDIA/BF/PXE", b"BF2Client")):
         # Among them NVIDIA/BF/OOB, NVIDIA/BF/DP (the BlueField's Arm system) and NVIDIA/BF/BMC.
-        return Identity(Client.PLAIN, None)
+        return Identity(DhcpClient.PLAIN, None)
     if number is not None:
         machine = _MACHINE.get(number, _OTHER)
     else:
@@ -79,7 +81,7 @@ def identify(vendor_class: bytes | None, architecture: bytes | None, user_class:
         number in _HTTP_ARCHITECTURES and not vendor.startswith(b"PXEClient")
     )
     clients = _BY_HTTP if by_http else _BY_PXE
-    return Identity(clients.get(machine, Client.UNSUPPORTED), _ARCHITECTURE.get(machine))
+    return Identity(clients.get(machine, DhcpClient.UNSUPPORTED), _ARCHITECTURE.get(machine))
 
 
 def is_ipxe(user_class: bytes | None) -> bool:

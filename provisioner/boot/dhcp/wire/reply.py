@@ -8,9 +8,9 @@ from typing import Final, NamedTuple
 
 from provisioner.boot.dhcp.config import DhcpConfig
 from provisioner.boot.dhcp.wire import options as opt
-from provisioner.boot.dhcp.wire.client import Client
+from provisioner.boot.dhcp.wire.client import DhcpClient
 from provisioner.boot.dhcp.wire.packet import NO_ADDRESS, Packet
-from provisioner.boot.dhcp.wire.template import Kind, Template, finish
+from provisioner.boot.dhcp.wire.template import ReplyKind, ReplyTemplate, finish
 
 
 class Arrival(NamedTuple):
@@ -31,15 +31,15 @@ class Destination(NamedTuple):
 BROADCAST: Final = "255.255.255.255"
 _BROADCAST_FLAG: Final = 0x80
 _NO_NAMES: Final = bytes(64 + 128)
-_OFFERS: Final = (Kind.OFFER, Kind.OFFER_LENT)
+_OFFERS: Final = (ReplyKind.OFFER, ReplyKind.OFFER_LENT)
 _ECHOED_TO_ALL: Final = (opt.CLIENT_IDENTIFIER,)
 _ECHOED_TO_FIRMWARE: Final = (opt.CLIENT_IDENTIFIER, opt.MACHINE_IDENTIFIER)
-_PLAIN: Final = Client.PLAIN
+_PLAIN: Final = DhcpClient.PLAIN
 _REPLY: Final = {1: b"\x02\x01\x06\x00", 6: b"\x02\x06\x06\x00"}
 """op, htype, hlen, hops; by the htype of the request, which comes back."""
 
 
-def acknowledge(packet: Packet, template: Template, kind: Kind, client: Client, address: bytes) -> bytes:
+def acknowledge(packet: Packet, template: ReplyTemplate, kind: ReplyKind, client: DhcpClient, address: bytes) -> bytes:
     """An OFFER or ACK of `address`; `template` is that of its kind and client."""
     data, options = packet.data, packet.options
     siaddr, tail, complete = template

@@ -13,10 +13,10 @@ from typing import Final, NamedTuple
 from provisioner.boot.dhcp.config import DhcpConfig
 from provisioner.boot.dhcp.subnet import ServedSubnet
 from provisioner.boot.dhcp.wire import options as opt
-from provisioner.boot.dhcp.wire.client import Client
+from provisioner.boot.dhcp.wire.client import DhcpClient
 
 
-class Kind(IntEnum):
+class ReplyKind(IntEnum):
     """What is said. The numbers index templates."""
 
     OFFER = 0
@@ -27,7 +27,7 @@ class Kind(IntEnum):
     INFORM_ACK = 4
 
 
-class Template(NamedTuple):
+class ReplyTemplate(NamedTuple):
     """Everything of a reply from `siaddr` on but `giaddr` and `chaddr`, which stand between the first two parts."""
 
     siaddr: bytes
@@ -38,27 +38,27 @@ class Template(NamedTuple):
 
 
 _MESSAGE: Final = {
-    Kind.OFFER: opt.OFFER,
-    Kind.ACK: opt.ACK,
-    Kind.OFFER_LENT: opt.OFFER,
-    Kind.ACK_LENT: opt.ACK,
-    Kind.INFORM_ACK: opt.ACK,
+    ReplyKind.OFFER: opt.OFFER,
+    ReplyKind.ACK: opt.ACK,
+    ReplyKind.OFFER_LENT: opt.OFFER,
+    ReplyKind.ACK_LENT: opt.ACK,
+    ReplyKind.INFORM_ACK: opt.ACK,
 }
-_BY_PXE: Final = frozenset({Client.BIOS_PXE, Client.X64_PXE, Client.ARM64_PXE})
-_BY_HTTP: Final = frozenset({Client.BIOS_HTTP, Client.X64_HTTP, Client.ARM64_HTTP})
+_BY_PXE: Final = frozenset({DhcpClient.BIOS_PXE, DhcpClient.X64_PXE, DhcpClient.ARM64_PXE})
+_BY_HTTP: Final = frozenset({DhcpClient.BIOS_HTTP, DhcpClient.X64_HTTP, DhcpClient.ARM64_HTTP})
 _BEFORE_TAIL: Final = 44
 """Bytes of a message before `sname`."""
 
-Templates = tuple[tuple[Template, ...], ...]
+Templates = tuple[tuple[ReplyTemplate, ...], ...]
 """By Kind, then by Client."""
 
 
 def build_templates(subnet: ServedSubnet, config: DhcpConfig) -> Templates:
     """All templates of a subnet."""
-    return tuple(tuple(_build(kind, client, subnet, config) for client in Client) for kind in Kind)
+    return tuple(tuple(_build(kind, client, subnet, config) for client in DhcpClient) for kind in ReplyKind)
 
 
-def _build(kind: Kind, client: Client, subnet: ServedSubnet, config: DhcpConfig) -> Template:
+def _build(kind: ReplyKind, client: DhcpClient, subnet: ServedSubnet, config: DhcpConfig) -> ReplyTemplate:
     sname, file, boot = _boot(client, config)
     written = b"".join(
         (
@@ -70,8 +70,10 @@ def _build(kind: Kind, client: Client, subnet: ServedSubnet, config: DhcpConfig)
         )
     )
     tail = sname.ljust(64, b"\0") + file.ljust(128, b"\0") + opt.MAGIC_COOKIE + written
-    siaddr = bytes(4) if client in (Client.PLAIN, Client.UNSUPPORTED) else IPv4Address(config.next_server).packed
-    return Template(siaddr, tail, finish(tail))
+    siaddr = (
+        bytes(4) if client in (DhcpClient.PLAIN, DhcpClient.UNSUPPORTED) else IPv4Address(config.next_server).packed
+    )
+    return ReplyTemplate(siaddr, tail, finish(tail))
 
 
 def finish(tail: bytes) -> bytes:
@@ -79,10 +81,10 @@ def finish(tail: bytes) -> bytes:
     return (tail + b"\xff").ljust(opt.MINIMUM_REPLY_BYTES - _BEFORE_TAIL, b"\0")
 
 
-def _lease(kind: Kind, config: DhcpConfig) -> bytes:
-    if kind is Kind.INFORM_ACK:
+def _lease(kind: ReplyKind, config: DhcpConfig) -> bytes:
+    if kind is ReplyKind.INFORM_ACK:
         return b""  # RFC 2131, section 4.3.5: no lease time in the answer to an INFORM
-    lent = kind in (Kind.OFFER_LENT, Kind.ACK_LENT)
+    lent = kind in (ReplyKind.OFFER_LENT, ReplyKind.ACK_LENT)
     seconds = config.discovery_lease_seconds if lent else config.lease_seconds
     return (
         opt.encode_seconds(opt.LEASE_TIME, seconds)
@@ -91,7 +93,7 @@ def _lease(kind: Kind, config: DhcpConfig) -> bytes:
     )
 
 
-def _network(client: Client, subnet: ServedSubnet) -> bytes:
+def _network(client: DhcpClient, subnet: ServedSubnet) -> bytes:
     written = [opt.encode_option(opt.SUBNET_MASK, subnet.mask.to_bytes(4, "big"))]
     if subnet.gateway:
         written.append(opt.encode_option(opt.ROUTER, subnet.gateway))
@@ -99,7 +101,7 @@ def _network(client: Client, subnet: ServedSubnet) -> bytes:
         written.append(opt.encode_option(opt.DNS_SERVERS, subnet.dns_servers))
     broadcast = subnet.network | (~subnet.mask & 0xFFFFFFFF)
     written.append(opt.encode_option(opt.BROADCAST_ADDRESS, broadcast.to_bytes(4, "big")))
-    if client is Client.PLAIN:
+    if client is DhcpClient.PLAIN:
         # Firmware and iPXE have no use for these; a jumbo MTU is more than some of their drivers can receive.
         if subnet.ntp_servers:
             written.append(opt.encode_option(opt.NTP_SERVERS, subnet.ntp_servers))
@@ -108,19 +110,19 @@ def _network(client: Client, subnet: ServedSubnet) -> bytes:
     return b"".join(written)
 
 
-def _boot(client: Client, config: DhcpConfig) -> tuple[bytes, bytes, bytes]:
+def _boot(client: DhcpClient, config: DhcpConfig) -> tuple[bytes, bytes, bytes]:
     """`sname`, `file` and the options that say what to boot."""
-    if client is Client.IPXE:
+    if client is DhcpClient.IPXE:
         # A URL instead of iPXE again breaks the loop; the hint saves iPXE's wait for a proxyDHCP server.
         script = opt.encode_text(opt.BOOT_FILE, config.script.encode())
         return b"", b"", script + opt.encode_option(opt.IPXE, opt.NO_PXE_DHCP)
     name = {
-        Client.BIOS_PXE: config.bios_file,
-        Client.BIOS_HTTP: config.bios_file,
-        Client.X64_PXE: config.x64_file,
-        Client.X64_HTTP: config.x64_file,
-        Client.ARM64_PXE: config.arm64_file,
-        Client.ARM64_HTTP: config.arm64_file,
+        DhcpClient.BIOS_PXE: config.bios_file,
+        DhcpClient.BIOS_HTTP: config.bios_file,
+        DhcpClient.X64_PXE: config.x64_file,
+        DhcpClient.X64_HTTP: config.x64_file,
+        DhcpClient.ARM64_PXE: config.arm64_file,
+        DhcpClient.ARM64_HTTP: config.arm64_file,
     }.get(client)
     if name is None:
         return b"", b"", b""

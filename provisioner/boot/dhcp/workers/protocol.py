@@ -10,7 +10,7 @@ from provisioner.boot.dhcp.sighting import Sighting
 from provisioner.boot.dhcp.tally import Tally
 
 
-class Queue(NamedTuple):
+class WorkerQueue(NamedTuple):
     """A listener as the worker inherits it."""
 
     fd: int
@@ -35,7 +35,7 @@ class Setup(NamedTuple):
     """The first message to a worker, once it has sent its first, empty Report."""
 
     config: DhcpConfig
-    queues: tuple[Queue, ...]
+    queues: tuple[WorkerQueue, ...]
     forward_fd: int
     """SOCK_SEQPACKET: the supervisor reads from it what the other workers write, packets of unknown machines."""
     keeps_discovery: bool
@@ -58,7 +58,7 @@ class TracedPacket(NamedTuple):
     """How many more of the same MAC address came in the time of its report, and are not in it."""
 
 
-class Report(NamedTuple):
+class WorkerReport(NamedTuple):
     """From a worker: what it saw, and what it counted since its last one."""
 
     sightings: tuple[Sighting, ...]

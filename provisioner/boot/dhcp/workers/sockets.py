@@ -36,7 +36,7 @@ QUEUE_BYTES: Final = 1 << 20
 net.core.rmem_max limits it; at 212,992 bytes a queue still holds more than gathers in a pause."""
 
 
-class Listener(NamedTuple):
+class WorkerSocket(NamedTuple):
     """One queue of one worker."""
 
     sock: socket.socket
@@ -46,25 +46,25 @@ class Listener(NamedTuple):
     discovers: bool
 
 
-def open_listeners(config: DhcpConfig) -> list[list[Listener]]:
+def open_listeners(config: DhcpConfig) -> list[list[WorkerSocket]]:
     """Open the sockets: a list for each worker, its last one the unicast queue for all but DISCOVERs.
 
     Raises: NeedsHuman if a port is taken, an interface is missing or rights are.
     """
-    opened: list[list[Listener]] = [[] for _ in range(config.workers)]
+    opened: list[list[WorkerSocket]] = [[] for _ in range(config.workers)]
     try:
         for name in config.interfaces:
             index = _interface_index(name)
             for worker, listeners in enumerate(opened):
                 for discovers in (True, False):
                     sock = _open((BROADCAST, config.server_port), name)
-                    listeners.append(Listener(sock, name, index, discovers))
+                    listeners.append(WorkerSocket(sock, name, index, discovers))
                     program = steer.broadcast_filter(worker, config.workers, discovers=discovers)
                     steer.attach(sock, steer.SO_ATTACH_FILTER, program)
         for listeners in opened:
             for discovers in (True, False):
                 sock = _open((config.server_address, config.server_port), None)
-                listeners.append(Listener(sock, None, 0, discovers))
+                listeners.append(WorkerSocket(sock, None, 0, discovers))
         steer.attach(opened[0][-1].sock, steer.SO_ATTACH_REUSEPORT_CBPF, steer.unicast_choice(config.workers))
     except OSError as error:
         close(opened)
@@ -75,7 +75,7 @@ def open_listeners(config: DhcpConfig) -> list[list[Listener]]:
     return opened
 
 
-def close(opened: list[list[Listener]]) -> None:
+def close(opened: list[list[WorkerSocket]]) -> None:
     for listeners in opened:
         for listener in listeners:
             listener.sock.close()

@@ -21,7 +21,7 @@ import structlog
 from provisioner.boot.dhcp.config import DhcpConfig
 from provisioner.boot.dhcp.inventory import Delta
 from provisioner.boot.dhcp.workers import sockets
-from provisioner.boot.dhcp.workers.protocol import Addresses, Queue, Report, Setup, ToWorker, Traced
+from provisioner.boot.dhcp.workers.protocol import Addresses, Setup, ToWorker, Traced, WorkerQueue, WorkerReport
 
 log = structlog.get_logger()
 
@@ -73,13 +73,13 @@ class WorkerSupervisor:
     """
 
     def __init__(
-        self, config: DhcpConfig, *, snapshot: Callable[[], Delta | None], on_report: Callable[[Report], None]
+        self, config: DhcpConfig, *, snapshot: Callable[[], Delta | None], on_report: Callable[[WorkerReport], None]
     ) -> None:
         self._config = config
         self._snapshot = snapshot
         self._on_report = on_report
         self._workers = [_Worker(index) for index in range(config.workers)]
-        self._listeners: list[list[sockets.Listener]] = []
+        self._listeners: list[list[sockets.WorkerSocket]] = []
         self._to_tell: deque[Delta | Traced] = deque()
         self._traced = Traced()
         self._addresses: dict[str, tuple[bytes, ...]] = {}
@@ -210,7 +210,7 @@ class WorkerSupervisor:
 
     def _setup(self, index: int) -> Setup:
         queues = tuple(
-            Queue(listener.sock.fileno(), listener.interface, listener.interface_index, listener.discovers)
+            WorkerQueue(listener.sock.fileno(), listener.interface, listener.interface_index, listener.discovers)
             for listener in self._listeners[index]
         )
         keeps = index == 0

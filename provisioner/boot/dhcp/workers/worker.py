@@ -16,11 +16,11 @@ from functools import partial
 from multiprocessing.connection import Connection
 from typing import Final
 
-from provisioner.boot.dhcp.discovery import Discovery
+from provisioner.boot.dhcp.discovery import LentAddresses
 from provisioner.boot.dhcp.inventory import Delta
-from provisioner.boot.dhcp.respond import FORWARDED, Outcome, respond
+from provisioner.boot.dhcp.respond import FORWARDED, PacketOutcome, respond
 from provisioner.boot.dhcp.sighting import Sighting
-from provisioner.boot.dhcp.table import Table
+from provisioner.boot.dhcp.table import ReplyTable
 from provisioner.boot.dhcp.tally import Received, Tally
 from provisioner.boot.dhcp.wire.options import LONGEST_MESSAGE
 from provisioner.boot.dhcp.wire.reply import Arrival, Destination
@@ -32,10 +32,10 @@ from provisioner.boot.dhcp.workers.protocol import (
     MOST_TRACED_BYTES,
     MOST_TRACED_OF_ONE,
     Addresses,
-    Report,
     Setup,
     Traced,
     TracedPacket,
+    WorkerReport,
 )
 from provisioner.boot.dhcp.workers.sockets import IP_PKTINFO, pack_pktinfo, received_time
 
@@ -103,7 +103,7 @@ class Reporter:
             return self._due + HEARTBEAT_SECONDS - now
         if self._writable.poll(0):
             taken = [self._sightings.pop(key) for key in list(self._sightings)[:MOST_SIGHTINGS]]
-            self._control.send(Report(tuple(taken), self.tally, tuple(self._traced)))
+            self._control.send(WorkerReport(tuple(taken), self.tally, tuple(self._traced)))
             self._count_anew()
             self._traced = []
         self._due = now + _REPORT_SECONDS
@@ -115,9 +115,9 @@ class Worker:
 
     def __init__(self, control: Connection, setup: Setup) -> None:
         self._control = control
-        self._table = Table(setup.config)
+        self._table = ReplyTable(setup.config)
         self._discovery = (
-            Discovery(setup.config.discovery_lease_seconds, self._table.is_taken) if setup.keeps_discovery else None
+            LentAddresses(setup.config.discovery_lease_seconds, self._table.is_taken) if setup.keeps_discovery else None
         )
         self._forward = socket.socket(fileno=setup.forward_fd)
         self._reporter = Reporter(control)
@@ -253,7 +253,7 @@ class Worker:
             self._trace(packets, outcomes)
         return answered
 
-    def _trace(self, packets: list[bytes], outcomes: list[Outcome]) -> None:
+    def _trace(self, packets: list[bytes], outcomes: list[PacketOutcome]) -> None:
         for data, outcome in zip(packets, outcomes, strict=True):
             if data[28:34] in self._traced:
                 self._reporter.trace(TracedPacket(data[:MOST_TRACED_BYTES], str(outcome.verdict), outcome.reply))
@@ -271,7 +271,7 @@ def main(control_fd: int) -> None:
     signal.signal(signal.SIGINT, signal.SIG_IGN)
     control = Connection(control_fd)
     try:
-        control.send(Report((), Tally()))
+        control.send(WorkerReport((), Tally()))
         setup = control.recv()
     except (EOFError, ConnectionError):
         return

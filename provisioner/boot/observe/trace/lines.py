@@ -9,7 +9,7 @@ from typing import Any, Final, NamedTuple
 
 from provisioner.boot.dhcp.verdicts import verdict_words
 from provisioner.boot.dhcp.wire import options as opt
-from provisioner.boot.dhcp.wire.client import Client, identify
+from provisioner.boot.dhcp.wire.client import DhcpClient, identify
 from provisioner.boot.dhcp.wire.describe import describe_message, visible
 from provisioner.boot.dhcp.wire.packet import read_options
 
@@ -18,15 +18,15 @@ SEPARATOR: Final = " | "
 """Between the lines of one Event; no line holds it."""
 
 _CLIENTS: Final = {
-    Client.PLAIN: "an operating system",
-    Client.IPXE: "iPXE",
-    Client.UNSUPPORTED: "firmware of a processor that is not served",
+    DhcpClient.PLAIN: "an operating system",
+    DhcpClient.IPXE: "iPXE",
+    DhcpClient.UNSUPPORTED: "firmware of a processor that is not served",
 }
 _TFTP: Final = re.compile(r"dnsmasq-tftp(?:\[\d+\])?: (.*)$")
 _TFTP_PEER: Final = re.compile(r" (?:to|for|from) ([0-9.]{7,15})$")
 
 
-class Heard(NamedTuple):
+class HeardLine(NamedTuple):
     """A line, and the address that it is about, if it is not by MAC address."""
 
     line: str
@@ -39,12 +39,12 @@ def line_at(moment: datetime, words: str) -> str:
     return f"{clock} {visible(words, LONGEST_LINE)}".replace("|", "¦")
 
 
-def dhcp_words(data: bytes, verdict: str, reply: bytes | None) -> Heard:
+def dhcp_words(data: bytes, verdict: str, reply: bytes | None) -> HeardLine:
     """What was asked by DHCP, what the responder decided, and the address that it gave."""
     asked = describe_message(data)
     words = verdict_words(verdict)
     if asked is None:
-        return Heard(f"DHCP {len(data)} bytes: {verdict}, {words.words}")
+        return HeardLine(f"DHCP {len(data)} bytes: {verdict}, {words.words}")
     options = read_options(data)
     client, _ = identify(
         options.get(opt.VENDOR_CLASS), options.get(opt.CLIENT_ARCHITECTURE), options.get(opt.USER_CLASS)
@@ -64,10 +64,10 @@ def dhcp_words(data: bytes, verdict: str, reply: bytes | None) -> Heard:
         parts.append(f"boot file {boot}")
     if told is None:
         parts.append(words.words)
-    return Heard(", ".join(parts), told.your_address if told is not None else None)
+    return HeardLine(", ".join(parts), told.your_address if told is not None else None)
 
 
-def http_words(line: bytes) -> tuple[datetime, Heard, str] | None:
+def http_words(line: bytes) -> tuple[datetime, HeardLine, str] | None:
     """A line of nginx's access log: when, what was asked with the client's address, and the path; None: none."""
     try:
         # What a client sent as a path or as its name may be no UTF-8, and hides nothing by that.
@@ -81,7 +81,7 @@ def http_words(line: bytes) -> tuple[datetime, Heard, str] | None:
     words = f"HTTP {method} {visible(path, 140)} from {client} -> {status}, {size} bytes in {seconds:.3f} s"
     what = _HTTP.get((path, status))
     more = f" ({what})" if what else f" ({visible(agent, 40)})" if agent else ""
-    return moment, Heard(words + more, client), path
+    return moment, HeardLine(words + more, client), path
 
 
 _HTTP: Final = {
@@ -93,10 +93,10 @@ _HTTP: Final = {
 }
 
 
-def tftp_words(line: str) -> Heard | None:
+def tftp_words(line: str) -> HeardLine | None:
     """A line of dnsmasq's about a transfer; None if it is none."""
     said = _TFTP.search(line)
     peer = _TFTP_PEER.search(said[1]) if said is not None else None
     if said is None or peer is None:
         return None
-    return Heard(f"TFTP {visible(said[1], 200)}", peer[1])
+    return HeardLine(f"TFTP {visible(said[1], 200)}", peer[1])

@@ -34,7 +34,7 @@ Key = tuple[str, str]
 """Kind and name."""
 
 
-class BootTracer:
+class MachineTracer:
     """`heard_dhcp` and `heard_tftp` may be called from any thread; `run` does the rest in one.
 
     `watch` is told the MAC addresses whose packets the DHCP workers shall hand over. `now` is the wall clock.

@@ -9,7 +9,7 @@ from typing import Final
 
 from provisioner.api.errors import NotFound, Refused
 from provisioner.image.finished import store
-from provisioner.image.finished.manifest import MANIFEST, SIGNATURE, File, Manifest, decode, digest_of
+from provisioner.image.finished.manifest import MANIFEST, SIGNATURE, FileDigest, Manifest, decode, digest_of
 from provisioner.image.finished.sign import PublicKey
 from provisioner.image.gates.documents.difference import Described
 from provisioner.image.gates.documents.sizes import decode_sizes
@@ -55,7 +55,7 @@ def describe_image(folder: Path, key: PublicKey) -> Described:
     return Described(f"{manifest.recipe}-{digest.removeprefix('sha256:')[:12]}", digest, manifest, document)
 
 
-def _document(folder: Path, manifest: Manifest, expected: File) -> bytes:
+def _document(folder: Path, manifest: Manifest, expected: FileDigest) -> bytes:
     (part,) = (part for part in manifest.parts() if part.name == "document.sizes")
     file = store.part_file(folder, manifest, part)
     if expected.size_bytes > _MAX_DOCUMENT:

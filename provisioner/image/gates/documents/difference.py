@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Final, Literal
 
-from provisioner.image.finished.manifest import File, Manifest
+from provisioner.image.finished.manifest import FileDigest, Manifest
 from provisioner.image.gates.documents.sizes import ComponentSize, Growth, SizeReport, by_name, growth
 
 Change = Literal["same", "changed", "new", "gone"]
@@ -85,7 +85,7 @@ def compare(before: Described, after: Described) -> Difference:
     )
 
 
-def _part(name: str, before: File | None, after: File | None) -> PartChange:
+def _part(name: str, before: FileDigest | None, after: FileDigest | None) -> PartChange:
     if before is None or after is None:
         change: Change = "new" if before is None else "gone"
     else:

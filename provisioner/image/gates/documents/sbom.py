@@ -16,7 +16,7 @@ from typing import Any, Final
 from urllib.parse import quote
 
 from provisioner.api.server import Architecture
-from provisioner.image.finished.manifest import File
+from provisioner.image.finished.manifest import FileDigest
 from provisioner.image.gates.packages.go_binary import GoBuild, GoModule
 from provisioner.image.gates.packages.installed import InstalledPackage
 from provisioner.image.gates.read.components import OWN, RECIPE
@@ -27,7 +27,7 @@ _NOTHING: Final = "NOASSERTION"
 
 
 @dataclass(frozen=True, kw_only=True)
-class Contents:
+class SbomContents:
     """What the document tells. `parts` by name; `placed`: package or Go program by path → names of the parts it is in.
 
     `programs`: programs that Go built, by path, of no package or of the package `owners` names.
@@ -38,7 +38,7 @@ class Contents:
     architecture: Architecture
     epoch: int
     version: str
-    parts: Mapping[str, File]
+    parts: Mapping[str, FileDigest]
     packages: tuple[InstalledPackage, ...]
     placed: Mapping[str, tuple[str, ...]]
     programs: Mapping[str, GoBuild]
@@ -46,7 +46,7 @@ class Contents:
     owners: Mapping[str, str]
 
 
-def render_sbom(contents: Contents) -> bytes:
+def render_sbom(contents: SbomContents) -> bytes:
     """The document."""
     elements: dict[str, dict[str, Any]] = {}
     relations: set[tuple[str, str, str]] = set()
@@ -108,7 +108,7 @@ def go_purl(module: GoModule) -> str:
 def _add_package(
     package: InstalledPackage,
     distributor: str,
-    contents: Contents,
+    contents: SbomContents,
     elements: dict[str, dict[str, Any]],
     relations: set[tuple[str, str, str]],
 ) -> None:
@@ -141,7 +141,7 @@ def _add_package(
 def _add_program(
     path: str,
     build: GoBuild,
-    contents: Contents,
+    contents: SbomContents,
     elements: dict[str, dict[str, Any]],
     relations: set[tuple[str, str, str]],
 ) -> None:
@@ -176,7 +176,7 @@ def _add_program(
         relations.add((program, "STATIC_LINK", key))
 
 
-def _add_own(contents: Contents, elements: dict[str, dict[str, Any]], relations: set[tuple[str, str, str]]) -> None:
+def _add_own(contents: SbomContents, elements: dict[str, dict[str, Any]], relations: set[tuple[str, str, str]]) -> None:
     """This project's own programs, and what the recipe brings and the build makes: units, configuration, indexes."""
     own: dict[str, dict[str, Any]] = {
         OWN: {"version": contents.version, "licenseDeclared": "Apache-2.0", "primaryPackagePurpose": "APPLICATION"},
@@ -221,7 +221,7 @@ def _identifier(kind: str, *names: str) -> str:
     return "-".join(["SPDXRef", kind, *plain, *suffix])
 
 
-def _digest(parts: Mapping[str, File]) -> str:
+def _digest(parts: Mapping[str, FileDigest]) -> str:
     """Of all parts together: it is what makes this document's name its own."""
     lines = (f"{name} {file.sha256} {file.size_bytes}\n" for name, file in sorted(parts.items()))
     return hashlib.sha256("".join(lines).encode()).hexdigest()

@@ -7,7 +7,7 @@ from pathlib import PurePosixPath
 from typing import Final
 
 from provisioner.image.gates.packages.installed import InstalledPackage
-from provisioner.image.gates.read.tree import Entry, Tree
+from provisioner.image.gates.read.tree import Tree, TreeEntry
 
 OWN: Final = "provisioner"
 RECIPE: Final = "recipe"
@@ -32,7 +32,7 @@ def components(tree: Tree, packages: Iterable[InstalledPackage]) -> dict[str, st
     }
 
 
-def _component(entry: Entry, owners: Mapping[str, str], kernel: str) -> str:
+def _component(entry: TreeEntry, owners: Mapping[str, str], kernel: str) -> str:
     path = PurePosixPath(entry.path)
     if entry.path.startswith(_OWN_FOLDER):
         return OWN

@@ -9,7 +9,7 @@ from provisioner.api.server import Server
 from provisioner.api.values import Sha256Digest
 from provisioner.attestation.continuation import ProvedBoot
 from provisioner.attestation.outcome import EvidenceRefused, Reason
-from provisioner.join.admission.attestation import Question
+from provisioner.join.admission.attestation import EvidenceQuestion
 from provisioner.join.admission.status import is_joined
 from provisioner.join.admission.successor import Successor
 
@@ -24,7 +24,7 @@ class Predecessor:
     firmware_digest: str | None
 
 
-def find_predecessor(question: Question, successor: Successor) -> Predecessor | EvidenceRefused | None:
+def find_predecessor(question: EvidenceQuestion, successor: Successor) -> Predecessor | EvidenceRefused | None:
     """Of a system that has the successor's request key. None if the system before it had proved nothing, or not enough
     is on record; refused if that one has not said by what it extends PCR 14, or one that was proved and has joined says
     that it is another: else root there would be spared the proof, by a lie, in a pool with attestation Optional.
@@ -57,7 +57,7 @@ def find_predecessor(question: Question, successor: Successor) -> Predecessor | 
     return Predecessor(boot, (_raw(digest),), attested.firmware_profile, attested.firmware_digest)
 
 
-def reset_count_before(question: Question, endorsement_key: str) -> int | None:
+def reset_count_before(question: EvidenceQuestion, endorsement_key: str) -> int | None:
     """What the reset count of the TPM with that key must have passed where the firmware is said to have started the
     asking boot. None if nothing is on record of that TPM, or this very boot is: it asks again.
     """
@@ -67,7 +67,7 @@ def reset_count_before(question: Question, endorsement_key: str) -> int | None:
     return attested.tpm_reset_count
 
 
-def _asks_again(question: Question, attested: AttestationStatus) -> bool:
+def _asks_again(question: EvidenceQuestion, attested: AttestationStatus) -> bool:
     """Whether the boot on record asks once more: for its order, or, as long as it got no certificate, for the one that
     took its place. A machine without a BMC waits for that in the same boot.
 

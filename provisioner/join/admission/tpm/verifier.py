@@ -26,7 +26,7 @@ from provisioner.api.server import BootOrder, Server
 from provisioner.api.values import Sha256Digest
 from provisioner.attestation.boot import ExpectedBoot
 from provisioner.attestation.challenge import (
-    Challenged,
+    ChallengeBinding,
     ChallengeKeys,
     ChallengeState,
     issue,
@@ -54,10 +54,10 @@ from provisioner.attestation.measurements import ImageMeasurements, learn_firmwa
 from provisioner.attestation.outcome import EvidenceRefused, Reason
 from provisioner.join.admission.attestation import (
     Challenge,
+    EvidenceQuestion,
     Pending,
     Proof,
     Proven,
-    Question,
     Unproven,
     known_endorsement_key,
 )
@@ -75,7 +75,7 @@ from provisioner.join.admission.tpm.firmware import (
     to_learn_again,
     to_prove_again,
 )
-from provisioner.join.admission.tpm.wire import Answer, TpmEvidence, challenge_to_wire, read_evidence
+from provisioner.join.admission.tpm.wire import ChallengeAnswer, TpmEvidence, challenge_to_wire, read_evidence
 from provisioner.rules.bootability import REMEDY, is_measured
 
 _UNKNOWN_FIRMWARE: Final = frozenset(
@@ -98,7 +98,7 @@ class TpmVerifier:
     boot_programs: Mapping[Sha256Digest, str] = field(default_factory=dict)
     random: Callable[[int], bytes] = os.urandom
 
-    def verify(self, question: Question) -> Proof:
+    def verify(self, question: EvidenceQuestion) -> Proof:
         """Raises: Retryable while there is no key for challenges."""
         try:
             offered = read_evidence(question.request.evidence)
@@ -133,7 +133,7 @@ class TpmVerifier:
         shown = _Shown(question, keys, _evidence(keys, offered.answer), state, identity, self.authorities)
         return shown.pending_key(self.profiles()) if is_unknown else self._judge(shown)
 
-    def _identity(self, question: Question, keys: OfferedKeys) -> KnownIdentity:
+    def _identity(self, question: EvidenceQuestion, keys: OfferedKeys) -> KnownIdentity:
         """A certificate counts where no key is known yet. One that leads nowhere is as none: a person decides."""
         registered = known_endorsement_key(question.server)
         counts = registered is None and _authority(self.authorities, keys, question) is not None
@@ -143,7 +143,9 @@ class TpmVerifier:
             chain=ChainPolicy.SUFFICES if counts else ChainPolicy.IGNORED,
         )
 
-    def _open(self, offered: TpmEvidence, challenged: Challenged, question: Question) -> ChallengeState | None:
+    def _open(
+        self, offered: TpmEvidence, challenged: ChallengeBinding, question: EvidenceQuestion
+    ) -> ChallengeState | None:
         if offered.answer is None:
             return None
         opened = open_(self.keys(), offered.answer.state, challenged, now=question.now.timestamp())
@@ -196,7 +198,7 @@ class TpmVerifier:
 class _Shown:
     """An answer whose challenge was ours, and what comes of it."""
 
-    question: Question
+    question: EvidenceQuestion
     keys: OfferedKeys
     evidence: Evidence
     state: ChallengeState
@@ -379,8 +381,8 @@ def fetch_id(server: Server, order: BootOrder) -> str:
     return f"{order.id}/{(join.token_id if join is not None else None) or ''}"
 
 
-def _challenged(question: Question, keys: OfferedKeys) -> Challenged:
-    return Challenged(
+def _challenged(question: EvidenceQuestion, keys: OfferedKeys) -> ChallengeBinding:
+    return ChallengeBinding(
         server_uid=question.server.metadata.uid or "",
         order_id=fetch_id(question.server, question.order),
         boot_id=question.request.boot_id,
@@ -403,7 +405,7 @@ def _measurements(image: Image) -> ImageMeasurements | None:
     return ImageMeasurements(kernel=kernel, initrd=Sha256Digest(image.spec.stage1.sha256))
 
 
-def _evidence(keys: OfferedKeys, answer: Answer) -> Evidence:
+def _evidence(keys: OfferedKeys, answer: ChallengeAnswer) -> Evidence:
     return Evidence(
         keys=keys,
         activation=answer.activation,
@@ -414,7 +416,7 @@ def _evidence(keys: OfferedKeys, answer: Answer) -> Evidence:
     )
 
 
-def _authority(authorities: Sequence[x509.Certificate], keys: OfferedKeys, question: Question) -> str | None:
+def _authority(authorities: Sequence[x509.Certificate], keys: OfferedKeys, question: EvidenceQuestion) -> str | None:
     """The vendor's authority that vouches for the endorsement key."""
     if not authorities or not keys.certificates:
         return None

@@ -22,7 +22,7 @@ _PCR_VALUE: Final = re.compile(r"[0-9a-f]{64}")
 
 
 @dataclass(frozen=True)
-class Answer:
+class ChallengeAnswer:
     """What the second request has beside the keys."""
 
     state: bytes
@@ -41,7 +41,7 @@ class TpmEvidence:
     endorsement_key: bytes
     attestation_key: bytes
     certificates: tuple[bytes, ...]
-    answer: Answer | None
+    answer: ChallengeAnswer | None
 
 
 def read_evidence(evidence: Mapping[str, Any]) -> TpmEvidence:
@@ -63,8 +63,8 @@ def read_evidence(evidence: Mapping[str, Any]) -> TpmEvidence:
     )
 
 
-def _answer(evidence: Mapping[str, Any]) -> Answer:
-    return Answer(
+def _answer(evidence: Mapping[str, Any]) -> ChallengeAnswer:
+    return ChallengeAnswer(
         state=_bytes(evidence, "state", LARGEST_STATE_BYTES),
         activation=_bytes(evidence, "activation", 32),
         quote=_bytes(evidence, "quote", _LARGEST_SIGNED_BYTES),

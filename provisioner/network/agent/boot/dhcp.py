@@ -19,7 +19,7 @@ from provisioner.network.agent.boot.plane import BootingHost, BootServices
 from provisioner.network.agent.dhcp import wire
 from provisioner.network.agent.dhcp.answer import answer as answer_of_vpc
 from provisioner.network.agent.dhcp.served import ServedPort
-from provisioner.network.agent.dhcp.wire import NO_ADDRESS, Kind, Reply, Request
+from provisioner.network.agent.dhcp.wire import NO_ADDRESS, HostMessage, MessageType, Reply
 
 LEASE_SECONDS: Final = 3600
 _BROADCAST: Final = IPv4Address("255.255.255.255")
@@ -40,7 +40,7 @@ class Loads:
     options: tuple[tuple[int, bytes], ...] = ()
 
 
-def answer(request: Request, host: BootingHost, services: BootServices, port: ServedPort | None) -> Reply | None:
+def answer(request: HostMessage, host: BootingHost, services: BootServices, port: ServedPort | None) -> Reply | None:
     """None: silence. `port`: the host's in its VPC. All goes by broadcast: the plane knows no other way to the host
     than its boot address."""
     if request.mac != host.mac:
@@ -50,19 +50,21 @@ def answer(request: Request, host: BootingHost, services: BootServices, port: Se
         told = answer_of_vpc(request, port) if port is not None else None
         return replace(told, to=_BROADCAST) if told is not None else None
     _, router = network_of(host.address)
-    if request.kind is Kind.DISCOVER:
-        return _gives(Kind.OFFER, request, host, services, loads)
-    if request.kind is not Kind.REQUEST or request.server not in (None, router):
+    if request.kind is MessageType.DISCOVER:
+        return _gives(MessageType.OFFER, request, host, services, loads)
+    if request.kind is not MessageType.REQUEST or request.server not in (None, router):
         return None
     asked = {each for each in (request.requested, request.has) if each not in (None, NO_ADDRESS)}
     if not asked:
         return None
     if asked == {host.address}:
-        return _gives(Kind.ACK, request, host, services, loads)
-    return Reply(kind=Kind.NAK, request=request, to=_BROADCAST, options=((wire.SERVER_IDENTIFIER, router.packed),))
+        return _gives(MessageType.ACK, request, host, services, loads)
+    return Reply(
+        kind=MessageType.NAK, request=request, to=_BROADCAST, options=((wire.SERVER_IDENTIFIER, router.packed),)
+    )
 
 
-def what_it_loads(request: Request, services: BootServices) -> Loads | None:
+def what_it_loads(request: HostMessage, services: BootServices) -> Loads | None:
     """None: it is an operating system that asks."""
     if _is_ipxe(request.user_class):
         return Loads(f"http://{services.boot_host}/boot.ipxe", True, (_IPXE_OPTIONS,))
@@ -90,7 +92,7 @@ def network_of(address: IPv4Address) -> tuple[IPv4Network, IPv4Address]:
     return network, first if first != address else first + 1
 
 
-def _gives(kind: Kind, request: Request, host: BootingHost, services: BootServices, loads: Loads) -> Reply:
+def _gives(kind: MessageType, request: HostMessage, host: BootingHost, services: BootServices, loads: Loads) -> Reply:
     network, router = network_of(host.address)
     options: list[tuple[int, bytes]] = [
         (wire.SERVER_IDENTIFIER, router.packed),

@@ -32,7 +32,7 @@ class Unverified(Exception):
 
 
 @dataclass(frozen=True)
-class Part:
+class CachedPart:
     """A file of an image, as its manifest has it."""
 
     sha256: str
@@ -50,7 +50,7 @@ class ImageCache:
         self._sizes: OrderedDict[str, int] = OrderedDict()
         self._reserved: dict[str, int] = {}
         self._read: Counter[str] = Counter()
-        self._manifests: OrderedDict[str, tuple[bytes, dict[str, Part]]] = OrderedDict()
+        self._manifests: OrderedDict[str, tuple[bytes, dict[str, CachedPart]]] = OrderedDict()
 
     def empty(self) -> None:
         """At the start. Raises: OSError if the folder cannot be made, or is not to be written to."""
@@ -78,7 +78,7 @@ class ImageCache:
             except ImageError as error:
                 why = error
                 continue
-            parts = {each.file_name: Part(each.sha256, each.size_bytes) for each in contents.files}
+            parts = {each.file_name: CachedPart(each.sha256, each.size_bytes) for each in contents.files}
             with self._lock:
                 self._manifests[digest] = content, parts
                 while len(self._manifests) > MOST_MANIFESTS:
@@ -86,19 +86,19 @@ class ImageCache:
             return
         raise Unverified(str(why))
 
-    def part(self, digest: str, name: str) -> Part | None:
+    def part(self, digest: str, name: str) -> CachedPart | None:
         """None of what the manifest does not have. Raises: KeyError while the manifest is not known."""
         with self._lock:
             return self._manifests[digest][1].get(name)
 
-    def kept(self, sha256: str) -> Part | None:
+    def kept(self, sha256: str) -> CachedPart | None:
         """The part of that digest, if it is kept now."""
         with self._lock:
             size = self._sizes.get(sha256)
-            return Part(sha256, size) if size is not None else None
+            return CachedPart(sha256, size) if size is not None else None
 
     @contextlib.contextmanager
-    def opened(self, part: Part) -> Iterator[BinaryIO | None]:
+    def opened(self, part: CachedPart) -> Iterator[BinaryIO | None]:
         """None where it is not kept."""
         with self._lock:
             if part.sha256 not in self._sizes:
@@ -120,7 +120,7 @@ class ImageCache:
                     self._read[part.sha256] -= 1
                     self._read += Counter()  # without those that nobody reads
 
-    def filling(self, part: Part) -> Filling | None:
+    def filling(self, part: CachedPart) -> Filling | None:
         """To be written to; None where it does not fit, or is being written already."""
         with self._lock:
             if part.sha256 in self._sizes or part.sha256 in self._reserved or part.size_bytes > self._most_bytes:
@@ -143,7 +143,7 @@ class ImageCache:
             self.ended(part, None)
             return None
 
-    def ended(self, part: Part, written: Path | None) -> None:
+    def ended(self, part: CachedPart, written: Path | None) -> None:
         """By a Filling: `written` has the whole, verified file; None: nothing is kept."""
         with self._lock:
             self._reserved.pop(part.sha256, None)
@@ -155,7 +155,7 @@ class ImageCache:
 class Filling:
     """A file on its way into the cache. To be closed; it is kept if `is_whole` was true then."""
 
-    def __init__(self, cache: ImageCache, part: Part, path: Path) -> None:
+    def __init__(self, cache: ImageCache, part: CachedPart, path: Path) -> None:
         self._cache, self._part, self._path = cache, part, path
         self._stream = path.open("xb")  # another agent, which is about to end, may be writing it
         self._has_failed = False
@@ -191,7 +191,7 @@ class Filling:
 class Verified:
     """Bytes that come one after another, compared with a part at their end."""
 
-    def __init__(self, part: Part) -> None:
+    def __init__(self, part: CachedPart) -> None:
         self._part, self._sum, self._size = part, hashlib.sha256(), 0
 
     def add(self, content: bytes) -> None:

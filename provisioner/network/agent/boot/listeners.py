@@ -22,7 +22,7 @@ PAUSE_SECONDS: Final = 0.02
 pause a host could take all those by which the DPU's own kubelet reaches the API server."""
 
 
-class Listener:
+class PeerListener:
     """Takes connections from `peer` until `close`, one every `PAUSE_SECONDS`: at most `most` at a time, one more is
     closed. `handle` is given each in a thread of its own."""
 

@@ -15,18 +15,18 @@ import time
 from collections.abc import Callable, Iterator
 from typing import BinaryIO, Final
 
-from provisioner.network.agent.boot.image_cache import Filling, ImageCache, Part, Unverified, Verified
+from provisioner.network.agent.boot.image_cache import CachedPart, Filling, ImageCache, Unverified, Verified
 from provisioner.network.agent.boot.plane import HTTP_PORT, BootingHost, BootServices
 from provisioner.network.agent.boot.request import (
     FIRST_STAGE_BYTES,
     LONGEST_HEAD,
     SMALL_BYTES,
     Answerable,
+    BootRequestRefused,
     Head,
-    ImageFile,
     PartFile,
     PassOn,
-    Refused,
+    RequestedFile,
     Stretch,
     judge,
     read_head,
@@ -51,7 +51,7 @@ _REASONS: Final = http.client.responses
 _PASSED_ON: Final = frozenset((200, 204, 400, 404, 413, 415, 429, 503))
 
 
-class Failed(Exception):
+class ProxyFailed(Exception):
     """The boot host did not answer as it must; the message says what it did instead."""
 
 
@@ -80,7 +80,7 @@ class Proxy:
                 return
             head, body = asked
             self._carry_out(connection, head, judge(head, host, body))
-        except (Failed, Unverified) as error:
+        except (ProxyFailed, Unverified) as error:
             self._failed(host, error)
         except (OSError, http.client.HTTPException):
             return  # the host has gone, or the boot host has: the host asks again
@@ -105,7 +105,9 @@ class Proxy:
         got = b""
         while b"\r\n\r\n" not in got:
             if len(got) > LONGEST_HEAD:
-                self._refuse_unread(connection, Refused(431, "the head of the request is too long"), deadline)
+                self._refuse_unread(
+                    connection, BootRequestRefused(431, "the head of the request is too long"), deadline
+                )
                 return None
             more = self._receive(connection, deadline)
             if not more:
@@ -115,7 +117,7 @@ class Proxy:
         head, body = read_head(got[:end]), got[end:]
         size = head.body_bytes if head is not None else None
         if head is None or size is None:
-            self._refuse_unread(connection, Refused(400, "this is no request that is read here"), deadline)
+            self._refuse_unread(connection, BootRequestRefused(400, "this is no request that is read here"), deadline)
             return None
         while len(body) < size:
             more = self._receive(connection, deadline)
@@ -124,7 +126,7 @@ class Proxy:
             body += more
         return head, body[:size]
 
-    def _refuse_unread(self, connection: socket.socket, refused: Refused, deadline: float) -> None:
+    def _refuse_unread(self, connection: socket.socket, refused: BootRequestRefused, deadline: float) -> None:
         _refuse(connection, refused)
         linger(connection, deadline - self._clock())
 
@@ -137,7 +139,7 @@ class Proxy:
 
     def _carry_out(self, connection: socket.socket, head: Head, what: Answerable) -> None:
         connection.settimeout(SILENT_SECONDS)
-        if isinstance(what, Refused):
+        if isinstance(what, BootRequestRefused):
             _refuse(connection, what)
         elif isinstance(what, PassOn):
             status, kind, size, content = self._small(what)
@@ -147,33 +149,33 @@ class Proxy:
         else:
             with_body = head.method != "HEAD"
             try:
-                if isinstance(what, ImageFile):
+                if isinstance(what, RequestedFile):
                     self._image(connection, what, with_body=with_body)
                 else:
                     self._give(connection, what, self._part(what), with_body=with_body)
             except _Full as error:
-                _refuse(connection, Refused(503, "the boot host is full"))
-                raise Failed(str(error)) from error
+                _refuse(connection, BootRequestRefused(503, "the boot host is full"))
+                raise ProxyFailed(str(error)) from error
             except _NotBegun as error:
-                _refuse(connection, Refused(502, "the boot host did not give it"))
-                raise Failed(str(error)) from error
+                _refuse(connection, BootRequestRefused(502, "the boot host did not give it"))
+                raise ProxyFailed(str(error)) from error
 
     def _small(self, what: PassOn) -> tuple[int, str, int, bytes]:
         """Status, type, size and body, which HEAD has none of. A boot host that fails is told to the host as 502."""
         try:
             with self._asked(what.method, what.target, {}, what.body, what.content_type) as answer:
                 if answer.status not in _PASSED_ON:
-                    raise Failed(f"{what.target}: HTTP {answer.status}")
+                    raise ProxyFailed(f"{what.target}: HTTP {answer.status}")
                 content = b"" if what.method == "HEAD" else answer.read(what.most_bytes + 1)
                 size = _said_size(answer) if what.method == "HEAD" else len(content)
                 if size > what.most_bytes:
-                    raise Failed(f"{what.target}: more than {what.most_bytes} bytes")
+                    raise ProxyFailed(f"{what.target}: more than {what.most_bytes} bytes")
                 return answer.status, answer.headers.get_content_type(), size, content
-        except (Failed, OSError, http.client.HTTPException):
+        except (ProxyFailed, OSError, http.client.HTTPException):
             content = b"the boot host did not answer\n"
             return 502, "text/plain", len(content), content
 
-    def _image(self, connection: socket.socket, what: ImageFile, *, with_body: bool) -> None:
+    def _image(self, connection: socket.socket, what: RequestedFile, *, with_body: bool) -> None:
         if what.name in ("manifest", "manifest.sig"):
             content = self._manifest(what.digest) if what.name == "manifest" else self._signature(what.digest)
             _send(connection, 200, content, with_body=with_body)
@@ -184,11 +186,11 @@ class Proxy:
         except KeyError:
             raise _NotBegun(f"image {what.digest}: too many others are asked for at once") from None
         if part is None:
-            _refuse(connection, Refused(404, "the image has no file of that name"))
+            _refuse(connection, BootRequestRefused(404, "the image has no file of that name"))
             return
         self._give(connection, what, part, with_body=with_body)
 
-    def _part(self, what: PartFile) -> Part:
+    def _part(self, what: PartFile) -> CachedPart:
         """With its size, which for one that is not kept the boot host says: a false one never comes whole."""
         kept = self._cache.kept(what.sha256)
         if kept is not None:
@@ -197,14 +199,16 @@ class Proxy:
             size = _said_size(answer) if answer.status == 200 else 0
             if not 0 < size <= MOST_PART_BYTES:
                 raise _NotBegun(f"{what.target}: HTTP {answer.status} with {size} bytes")
-            return Part(what.sha256, size)
+            return CachedPart(what.sha256, size)
 
-    def _give(self, connection: socket.socket, what: ImageFile | PartFile, part: Part, *, with_body: bool) -> None:
+    def _give(
+        self, connection: socket.socket, what: RequestedFile | PartFile, part: CachedPart, *, with_body: bool
+    ) -> None:
         stretch = what.stretch
         last = part.size_bytes - 1 if stretch.last is None else min(stretch.last, part.size_bytes - 1)
         first = stretch.first or 0
         if first > last:
-            _refuse(connection, Refused(416, "the file is shorter"))
+            _refuse(connection, BootRequestRefused(416, "the file is shorter"))
             return
         with self._cache.opened(part) as kept:
             if kept is not None:
@@ -217,7 +221,9 @@ class Proxy:
             else:
                 self._fetch(connection, what, part, first, last)
 
-    def _fetch(self, connection: socket.socket, what: ImageFile | PartFile, part: Part, first: int, last: int) -> None:
+    def _fetch(
+        self, connection: socket.socket, what: RequestedFile | PartFile, part: CachedPart, first: int, last: int
+    ) -> None:
         """Of what is not kept. A range goes by; a whole file is kept if there is room."""
         is_whole = (first, last) == (0, part.size_bytes - 1)
         ranges = {} if is_whole else {"Range": f"bytes={first}-{last}"}
@@ -239,7 +245,7 @@ class Proxy:
         deadline = self._clock() + ANSWER_SECONDS
         for piece in pieces:
             if self._clock() > deadline:
-                raise Failed(f"an answer took longer than {ANSWER_SECONDS:.0f} s")
+                raise ProxyFailed(f"an answer took longer than {ANSWER_SECONDS:.0f} s")
             connection.sendall(piece)
 
     def _manifest(self, digest: str) -> bytes:
@@ -287,7 +293,7 @@ class Proxy:
             upstream.close()
 
 
-class _NotBegun(Failed):
+class _NotBegun(ProxyFailed):
     """Nothing of an answer has been sent yet."""
 
 
@@ -295,7 +301,7 @@ class _Full(_NotBegun):
     """The boot host wants to be asked again in a little while, and so does the DPU."""
 
 
-def _verified(pieces: Iterator[bytes], part: Part, filling: Filling | None) -> Iterator[bytes]:
+def _verified(pieces: Iterator[bytes], part: CachedPart, filling: Filling | None) -> Iterator[bytes]:
     """The same, the last once all are right. Raises: Unverified."""
     whole, held = Verified(part), b""
     for piece in pieces:
@@ -314,7 +320,7 @@ def _pieces(stream: BinaryIO | http.client.HTTPResponse, size: int) -> Iterator[
     while size > 0:
         piece = stream.read(min(PIECE_BYTES, size))
         if not piece:
-            raise Failed(f"a file ended {size} bytes too early")
+            raise ProxyFailed(f"a file ended {size} bytes too early")
         size -= len(piece)
         yield piece
 
@@ -323,18 +329,18 @@ def _said_size(answer: http.client.HTTPResponse) -> int:
     """By which firmware that boots by HTTP knows how much to fetch. Raises: Failed."""
     said = answer.getheader("Content-Length") or ""
     if not (said.isascii() and said.isdecimal() and len(said) < _LONGEST_SIZE):
-        raise Failed(f"an answer to HEAD has the size {said[:_LONGEST_SIZE]!r}, not a number of bytes")
+        raise ProxyFailed(f"an answer to HEAD has the size {said[:_LONGEST_SIZE]!r}, not a number of bytes")
     return int(said)
 
 
-def _begin(connection: socket.socket, stretch: Stretch, part: Part, first: int, last: int) -> None:
+def _begin(connection: socket.socket, stretch: Stretch, part: CachedPart, first: int, last: int) -> None:
     status, said = 200, ""
     if stretch.first is not None:
         status, said = 206, f"Content-Range: bytes {first}-{last}/{part.size_bytes}\r\n"
     _head(connection, status, last - first + 1, "application/octet-stream", f"Accept-Ranges: bytes\r\n{said}")
 
 
-def _refuse(connection: socket.socket, refused: Refused) -> None:
+def _refuse(connection: socket.socket, refused: BootRequestRefused) -> None:
     content = f"{refused.why}\n".encode()
     again = f"Retry-After: {RETRY_SECONDS}\r\n" if refused.status == 503 else ""
     _head(connection, refused.status, len(content), "text/plain", again)

@@ -48,7 +48,7 @@ class Head:
 
 
 @dataclass(frozen=True)
-class Refused:
+class BootRequestRefused:
     """With an HTTP status, and why."""
 
     status: int
@@ -75,7 +75,7 @@ class Stretch:
 
 
 @dataclass(frozen=True)
-class ImageFile:
+class RequestedFile:
     """A file in the folder of the image whose manifest has `digest` (64 hexadecimal digits)."""
 
     digest: str
@@ -99,7 +99,7 @@ class PartFile:
         return f"/images/parts/sha256-{self.sha256}"
 
 
-Answerable = PassOn | ImageFile | PartFile | Refused
+Answerable = PassOn | RequestedFile | PartFile | BootRequestRefused
 
 
 def read_head(head: bytes) -> Head | None:
@@ -126,17 +126,17 @@ def judge(head: Head, host: BootingHost, body: bytes = b"") -> Answerable:
     """What is to be done with a request of `host`."""
     path, _, query = head.target.partition("?")
     if not _QUERY.match(query):
-        return Refused(400, "the query has characters that no boot needs")
+        return BootRequestRefused(400, "the query has characters that no boot needs")
     if head.method == "POST":
         return _report(head, host, path, query, body)
     if head.method not in ("GET", "HEAD"):
-        return Refused(405, "this is answered to GET, HEAD and POST alone")
+        return BootRequestRefused(405, "this is answered to GET, HEAD and POST alone")
     image, part = _IMAGE.match(path), _PART.match(path)
     if image is not None or part is not None:
         stretch = _stretch(head)
-        if isinstance(stretch, Refused):
+        if isinstance(stretch, BootRequestRefused):
             return stretch
-        return ImageFile(image[1], image[2], stretch) if image is not None else PartFile(path[-64:], stretch)
+        return RequestedFile(image[1], image[2], stretch) if image is not None else PartFile(path[-64:], stretch)
     if path == "/boot.ipxe" or _AUTHORITIES.match(path):
         return PassOn(head.method, path)
     name = path.removeprefix("/tftp").removeprefix("/")
@@ -146,28 +146,28 @@ def judge(head: Head, host: BootingHost, body: bytes = b"") -> Answerable:
         return PassOn(head.method, head.target)
     if path == "/v1/ipxe" and _macs(query) == [host.mac]:
         return PassOn("GET", f"/v1/ipxe?mac={host.mac}")
-    return Refused(404, "there is nothing of that name for this host")
+    return BootRequestRefused(404, "there is nothing of that name for this host")
 
 
-def _stretch(head: Head) -> Stretch | Refused:
+def _stretch(head: Head) -> Stretch | BootRequestRefused:
     said = head.headers.get("range")
     if said is None:
         return Stretch()
     found = _RANGE.match(said)
     if found is None:
-        return Refused(416, "one range of bytes is answered, bytes=FIRST-LAST or bytes=FIRST-")
+        return BootRequestRefused(416, "one range of bytes is answered, bytes=FIRST-LAST or bytes=FIRST-")
     first, last = int(found[1]), int(found[2]) if found[2] is not None else None
     if last is not None and last < first:
-        return Refused(416, "the range ends before it begins")
+        return BootRequestRefused(416, "the range ends before it begins")
     return Stretch(first=first, last=last)
 
 
 def _report(head: Head, host: BootingHost, path: str, query: str, body: bytes) -> Answerable:
     if path != "/v1/progress" or query:
-        return Refused(404, "only reports of progress are taken here; a join is sent by TLS")
+        return BootRequestRefused(404, "only reports of progress are taken here; a join is sent by TLS")
     content_type = head.headers.get("content-type", "").partition(";")[0].strip().lower()
     if _reported_mac(content_type, body) != host.mac:
-        return Refused(403, "the report is not of this host's own MAC address")
+        return BootRequestRefused(403, "the report is not of this host's own MAC address")
     return PassOn("POST", path, body=body, content_type=content_type)
 
 

@@ -16,7 +16,7 @@ from pathlib import Path
 from typing import Final
 
 from provisioner.network.agent.boot import dhcp
-from provisioner.network.agent.boot.listeners import Listener, datagrams, listening, pass_on
+from provisioner.network.agent.boot.listeners import PeerListener, datagrams, listening, pass_on
 from provisioner.network.agent.boot.plane import (
     HOST_LINK,
     HTTP_PORT,
@@ -106,10 +106,10 @@ class BootServer:
             asked = stack.enter_context(datagrams(boot_host, TFTP_PORT))
             transfers = [stack.enter_context(datagrams(boot_host, port)) for port in TRANSFER_PORTS]
             self._open = stack.pop_all()
-        listener = Listener("boot-http", http, peer, MOST_REQUESTS, lambda each: self._proxy.answer(each, host))
+        listener = PeerListener("boot-http", http, peer, MOST_REQUESTS, lambda each: self._proxy.answer(each, host))
         self._open.callback(listener.close)
         for opened, target, most in passages:
-            self._open.callback(Listener("boot-passage", opened, peer, most, partial(pass_on, target=target)).close)
+            self._open.callback(PeerListener("boot-passage", opened, peer, most, partial(pass_on, target=target)).close)
         self._open.callback(partial(_end, asked))
         files = partial(self._files, asked, transfers, host)
         threading.Thread(target=files, name="boot-tftp", daemon=True).start()

@@ -10,14 +10,14 @@ from typing import Final, Protocol, get_args
 from provisioner.api.card import CardConfiguration, CardDifference, CardState, CardStatus, HostAccess, find_refusal
 from provisioner.network.agent.card.decide import (
     ACCESS_SETTINGS,
-    Decision,
+    CardDecision,
     decide_access,
     decide_settings,
     privileges_query,
     settings_query,
 )
 from provisioner.network.agent.card.devices import MODELS, PCI_DEVICES, VENDOR, BlueField, find_bluefields
-from provisioner.network.agent.card.parse import Unreadable, read_host_privileges, read_settings
+from provisioner.network.agent.card.parse import UnreadableOutput, read_host_privileges, read_settings
 from provisioner.network.agent.card.tools import Ran, ToolFailed, command
 
 MOST_DIFFERENCES: Final = 32
@@ -25,7 +25,7 @@ _MOST_TOLD: Final = 6
 _MESSAGE: Final = 4096
 
 
-class Unknown(Exception):
+class UnknownSetting(Exception):
     """Something was declared that is not to be given to a card; the message says what, and what to do."""
 
 
@@ -76,7 +76,7 @@ def _bring(device: str, wanted: CardConfiguration, programs: Programs) -> list[_
     return parts
 
 
-def _bring_part(look: Callable[[], Decision], programs: Programs, field: str) -> _Part:
+def _bring_part(look: Callable[[], CardDecision], programs: Programs, field: str) -> _Part:
     differences: tuple[CardDifference, ...] = ()
     has_acted = False
     try:
@@ -96,29 +96,29 @@ def _bring_part(look: Callable[[], Decision], programs: Programs, field: str) ->
                 f"{command(ran.argv)} ended well, and the card has not kept it ({words}): see what it says by hand, "
                 "and whether somebody else changes it"
             )
-    except (ToolFailed, Unreadable, Unknown) as error:
+    except (ToolFailed, UnreadableOutput, UnknownSetting) as error:
         return _Part(differences, str(error), has_acted)
     return _Part(differences, None, has_acted)
 
 
-def _look_at_access(device: str, wanted: HostAccess, programs: Programs) -> Decision:
+def _look_at_access(device: str, wanted: HostAccess, programs: Programs) -> CardDecision:
     """Raises: ToolFailed, Unreadable, Unknown."""
     if wanted not in get_args(HostAccess):
-        raise Unknown(f"hostAccess is {wanted!r}, which this agent does not know: update the DPU's image")
+        raise UnknownSetting(f"hostAccess is {wanted!r}, which this agent does not know: update the DPU's image")
     stored = read_host_privileges(_asked(privileges_query(device), programs).output)
     ran = programs.run(settings_query(device, ACCESS_SETTINGS))
     try:
         told = read_settings(ran.output, ACCESS_SETTINGS) if ran.status == 0 else None
-    except Unreadable:
+    except UnreadableOutput:
         told = None  # mstprivhost has said what is stored: what is in force is not known then
     return decide_access(device, wanted, stored, told)
 
 
-def _look_at_settings(device: str, wanted: CardConfiguration, programs: Programs) -> Decision:
+def _look_at_settings(device: str, wanted: CardConfiguration, programs: Programs) -> CardDecision:
     """Raises: ToolFailed, Unreadable, Unknown."""
     refused = next((words for each in wanted.settings if (words := find_refusal(each)) is not None), None)
     if refused is not None:
-        raise Unknown(f"{refused}: take it out of spec.dpu.settings of the DPU, or update the DPU's image")
+        raise UnknownSetting(f"{refused}: take it out of spec.dpu.settings of the DPU, or update the DPU's image")
     names = [each.name for each in wanted.settings]
     seen = read_settings(_asked(settings_query(device, names), programs).output, names)
     return decide_settings(device, wanted.settings, seen)

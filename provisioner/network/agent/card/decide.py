@@ -33,7 +33,7 @@ LOOK_SECONDS: Final = 600.0
 
 
 @dataclass(frozen=True)
-class Decision:
+class CardDecision:
     """command: what is to be run, if anything. differences: what is not known to be in force."""
 
     command: tuple[str, ...] | None
@@ -50,7 +50,7 @@ def settings_query(device: str, names: Sequence[str]) -> tuple[str, ...]:
 
 def decide_access(
     device: str, wanted: HostAccess, stored: HostPrivileges, told: Mapping[str, Setting] | None
-) -> Decision:
+) -> CardDecision:
     """stored: what mstprivhost says. told: the same settings as mstconfig has them; None where it knows none of them.
 
     What mstconfig says to be in force counts where it says the same to be stored: else it speaks of something else.
@@ -66,13 +66,13 @@ def decide_access(
         if held[name] != wishes[name] or in_force is None or not _are_alike(in_force, wishes[name]):
             differences.append(_difference(device, name, wishes[name].word, held[name], in_force))
     if all(held[name] == wishes[name] for name in ACCESS_SETTINGS):
-        return Decision(None, tuple(differences))
+        return CardDecision(None, tuple(differences))
     if is_disabled:
-        return Decision((PRIVILEGES, "-d", device, "r", *(f"--{each}" for each in SWITCHES)), tuple(differences))
-    return Decision((PRIVILEGES, "-d", device, "p"), tuple(differences))
+        return CardDecision((PRIVILEGES, "-d", device, "r", *(f"--{each}" for each in SWITCHES)), tuple(differences))
+    return CardDecision((PRIVILEGES, "-d", device, "p"), tuple(differences))
 
 
-def decide_settings(device: str, wanted: Sequence[CardSetting], seen: Mapping[str, Setting]) -> Decision:
+def decide_settings(device: str, wanted: Sequence[CardSetting], seen: Mapping[str, Setting]) -> CardDecision:
     """seen: each of `wanted`, by name."""
     unstored = [each for each in wanted if not seen[each.name].stored.is_(each.value)]
     differences = tuple(
@@ -81,9 +81,9 @@ def decide_settings(device: str, wanted: Sequence[CardSetting], seen: Mapping[st
         if each in unstored or not _is_in_force(seen[each.name], each.value)
     )
     if not unstored:
-        return Decision(None, differences)
+        return CardDecision(None, differences)
     told = (f"{each.name}={each.value}" for each in unstored)
-    return Decision((SETTINGS, "-d", device, "-y", "set", *told), differences)
+    return CardDecision((SETTINGS, "-d", device, "-y", "set", *told), differences)
 
 
 def pause_seconds(attempts: int) -> float:

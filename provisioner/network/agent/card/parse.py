@@ -25,7 +25,7 @@ _LONGEST_LINE: Final = 1024
 _LONGEST_TOLD: Final = 64
 
 
-class Unreadable(Exception):
+class UnreadableOutput(Exception):
     """What a program printed is not what it is documented to print; the message says what, and what was expected."""
 
 
@@ -71,16 +71,16 @@ def read_host_privileges(text: str) -> HostPrivileges:
             levels.append(level[1])
         elif switch is not None:
             if switch[1] in switches or switch[2] not in ("TRUE", "FALSE"):
-                raise Unreadable(f"mstprivhost printed {_told(line)}, where TRUE or FALSE was expected, once")
+                raise UnreadableOutput(f"mstprivhost printed {_told(line)}, where TRUE or FALSE was expected, once")
             switches[switch[1]] = switch[2] == "TRUE"
     missing = [each for each in SWITCHES if each not in switches]
     if missing:
-        raise Unreadable(f"mstprivhost printed no {missing[0]}: see whether this one has the command q")
+        raise UnreadableOutput(f"mstprivhost printed no {missing[0]}: see whether this one has the command q")
     if levels == ["RESTRICTED"]:
         return HostPrivileges("RESTRICTED", switches)
     if levels == ["PRIVILEGED"]:
         return HostPrivileges("PRIVILEGED", switches)
-    raise Unreadable(f"mstprivhost printed level {_told(', '.join(levels))}, not RESTRICTED or PRIVILEGED, once")
+    raise UnreadableOutput(f"mstprivhost printed level {_told(', '.join(levels))}, not RESTRICTED or PRIVILEGED, once")
 
 
 def read_settings(text: str, names: Collection[str]) -> dict[str, Setting]:
@@ -91,16 +91,16 @@ def read_settings(text: str, names: Collection[str]) -> dict[str, Setting]:
         header, row = _HEADER.match(line), _ROW.match(line)
         if header is not None:
             if columns:
-                raise Unreadable("mstconfig printed the settings of more than one card")
+                raise UnreadableOutput("mstconfig printed the settings of more than one card")
             columns = [*(each.strip() for each in header.groups() if each), "Next Boot"]
         elif row is not None and row[1] in names:
             if row[1] in found:
-                raise Unreadable(f"mstconfig printed {row[1]} twice")
+                raise UnreadableOutput(f"mstconfig printed {row[1]} twice")
             found[row[1]] = _read_row(columns, row[1], row[2])
     missing = [each for each in names if each not in found]
     if not columns or missing:
         what = f"no setting {missing[0]}" if columns else "no line Configurations: … Next Boot"
-        raise Unreadable(f"mstconfig printed {what}")
+        raise UnreadableOutput(f"mstconfig printed {what}")
     return found
 
 
@@ -109,7 +109,7 @@ def _read_row(columns: list[str], name: str, cells: str) -> Setting:
     if not columns or len(values) != len(columns):
         expected = f"a value in each of the columns {', '.join(columns)}"
         expected = expected if columns else "a line Configurations: before"
-        raise Unreadable(f"mstconfig printed {name} {_told(cells)}, where {expected} was expected")
+        raise UnreadableOutput(f"mstconfig printed {name} {_told(cells)}, where {expected} was expected")
     by_column = dict(zip(columns, values, strict=True))
     in_force = by_column.get("Current")
     return Setting(by_column["Next Boot"], None if in_force is None or in_force.word == _NOT_TOLD else in_force)
@@ -118,7 +118,7 @@ def _read_row(columns: list[str], name: str, cells: str) -> Setting:
 def _lines(text: str) -> Iterator[str]:
     for line in text.splitlines():
         if len(line) > _LONGEST_LINE:
-            raise Unreadable(f"a line of {len(line)} letters was printed, with more than {_LONGEST_LINE}")
+            raise UnreadableOutput(f"a line of {len(line)} letters was printed, with more than {_LONGEST_LINE}")
         yield line.rstrip()
 
 

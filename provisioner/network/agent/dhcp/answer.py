@@ -16,7 +16,7 @@ from typing import Final
 
 from provisioner.network.agent.dhcp import wire
 from provisioner.network.agent.dhcp.served import ServedPort
-from provisioner.network.agent.dhcp.wire import NO_ADDRESS, Kind, Reply, Request
+from provisioner.network.agent.dhcp.wire import NO_ADDRESS, HostMessage, MessageType, Reply
 
 LEASE_SECONDS: Final = 7 * 86400
 REBIND_SECONDS: Final = 6 * 86400
@@ -25,21 +25,21 @@ _MASK: Final = IPv4Address("255.255.255.254")
 _BROADCAST: Final = IPv4Address("255.255.255.255")
 
 
-def answer(request: Request, port: ServedPort) -> Reply | None:
+def answer(request: HostMessage, port: ServedPort) -> Reply | None:
     """None: silence. So for another hardware address than the port's, and for RELEASE and DECLINE, after which the
     address is still the host's and nobody else's."""
     if request.mac != port.mac:
         return None
-    if request.kind is Kind.DISCOVER:
-        return _gives(Kind.OFFER, request, port)
-    if request.kind is Kind.REQUEST:
+    if request.kind is MessageType.DISCOVER:
+        return _gives(MessageType.OFFER, request, port)
+    if request.kind is MessageType.REQUEST:
         return _confirms(request, port)
-    if request.kind is Kind.INFORM and request.has == port.address:
-        return Reply(kind=Kind.ACK, request=request, to=port.address, options=(_server(port), *_network(port)))
+    if request.kind is MessageType.INFORM and request.has == port.address:
+        return Reply(kind=MessageType.ACK, request=request, to=port.address, options=(_server(port), *_network(port)))
     return None
 
 
-def _confirms(request: Request, port: ServedPort) -> Reply | None:
+def _confirms(request: HostMessage, port: ServedPort) -> Reply | None:
     """Of a host that takes an offer, remembers an address, or renews. One of another's offer is let alone."""
     if request.server not in (None, port.gateway):
         return None
@@ -47,11 +47,11 @@ def _confirms(request: Request, port: ServedPort) -> Reply | None:
     if not asked:
         return None
     if asked == {port.address}:
-        return _gives(Kind.ACK, request, port)
-    return Reply(kind=Kind.NAK, request=request, to=_BROADCAST, options=(_server(port),))
+        return _gives(MessageType.ACK, request, port)
+    return Reply(kind=MessageType.NAK, request=request, to=_BROADCAST, options=(_server(port),))
 
 
-def _gives(kind: Kind, request: Request, port: ServedPort) -> Reply:
+def _gives(kind: MessageType, request: HostMessage, port: ServedPort) -> Reply:
     to = _BROADCAST if request.wants_broadcast and request.has == NO_ADDRESS else port.address
     times = (
         (wire.LEASE_TIME, struct.pack("!I", LEASE_SECONDS)),

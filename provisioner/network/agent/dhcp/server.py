@@ -19,7 +19,7 @@ from typing import Final
 
 from provisioner.network.agent.dhcp.answer import answer
 from provisioner.network.agent.dhcp.served import ServedPort
-from provisioner.network.agent.dhcp.wire import LONGEST_REQUEST, Kind, Reply, decode, encode
+from provisioner.network.agent.dhcp.wire import LONGEST_REQUEST, MessageType, Reply, decode, encode
 from provisioner.network.agent.namespaces import inside
 
 _SERVER_PORT, _CLIENT_PORT = 67, 68
@@ -45,7 +45,7 @@ class _Listener:
     has_told: bool = False
 
 
-class DhcpServer:
+class HostDhcpServer:
     """Answers on the ports of the last `serve`, until `stop`. `say`: what a person should know, seldom.
 
     HOME is the namespace in which `start` is called.
@@ -158,7 +158,7 @@ class DhcpServer:
             if reply is not None:
                 with contextlib.suppress(OSError):
                     _send(listener, reply)
-            elif request.kind is Kind.DECLINE and request.mac == listener.port.mac:
+            elif request.kind is MessageType.DECLINE and request.mac == listener.port.mac:
                 self._declined(listener)
 
     def _declined(self, listener: _Listener) -> None:

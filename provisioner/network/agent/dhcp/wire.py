@@ -49,7 +49,7 @@ _SHORTEST_REPLY: Final = 300
 """BOOTP's size: old clients drop what is shorter (RFC 1542, 2.1)."""
 
 
-class Kind(IntEnum):
+class MessageType(IntEnum):
     DISCOVER = 1
     OFFER = 2
     REQUEST = 3
@@ -60,16 +60,18 @@ class Kind(IntEnum):
     INFORM = 8
 
 
-_OF_CLIENTS: Final = frozenset((Kind.DISCOVER, Kind.REQUEST, Kind.DECLINE, Kind.RELEASE, Kind.INFORM))
+_OF_CLIENTS: Final = frozenset(
+    (MessageType.DISCOVER, MessageType.REQUEST, MessageType.DECLINE, MessageType.RELEASE, MessageType.INFORM)
+)
 
 
 @dataclass(frozen=True, kw_only=True)
-class Request:
+class HostMessage:
     """What a host says. `has`: the address that it uses already (ciaddr), 0.0.0.0 if none; `requested` and `server`:
     what options 50 and 54 name; `identifier`, `vendor_class`, `user_class`, `architecture`, `machine_identifier`:
     options 61, 60, 77, 93 and 97 as they came."""
 
-    kind: Kind
+    kind: MessageType
     transaction: int
     mac: str
     has: IPv4Address = NO_ADDRESS
@@ -88,8 +90,8 @@ class Reply:
     """What it is answered, and to which address. `gives`: yiaddr, 0.0.0.0 if none; `options`: beside the type;
     `next_server`, `file`: what BIOS firmware reads of a boot file, 127 bytes at most."""
 
-    kind: Kind
-    request: Request
+    kind: MessageType
+    request: HostMessage
     to: IPv4Address
     gives: IPv4Address = NO_ADDRESS
     options: tuple[tuple[int, bytes], ...] = ()
@@ -97,7 +99,7 @@ class Reply:
     file: bytes = b""
 
 
-def decode(data: bytes) -> Request | None:
+def decode(data: bytes) -> HostMessage | None:
     """None: it is no request of an Ethernet client that came without a relay. Never raises."""
     if not _HEADER.size <= len(data) <= LONGEST_REQUEST:
         return None
@@ -114,8 +116,8 @@ def decode(data: bytes) -> Request | None:
         return None
     if any(each is not None and len(each) != 4 for each in (requested, server)):
         return None
-    return Request(
-        kind=Kind(kind[0]),
+    return HostMessage(
+        kind=MessageType(kind[0]),
         transaction=transaction,
         mac=":".join(f"{octet:02x}" for octet in mac),
         has=IPv4Address(has),
@@ -141,7 +143,7 @@ def encode(reply: Reply) -> bytes:
         request.transaction,
         0,
         _BROADCAST if request.wants_broadcast else 0,
-        request.has.packed if reply.kind is Kind.ACK else NO_ADDRESS.packed,
+        request.has.packed if reply.kind is MessageType.ACK else NO_ADDRESS.packed,
         reply.gives.packed,
         reply.next_server.packed,
         NO_ADDRESS.packed,

@@ -11,7 +11,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping
 from ipaddress import ip_address
 from typing import Final, get_args
 
-from provisioner.network.agent.netlink.socket import Request
+from provisioner.network.agent.netlink.socket import NetlinkRequest
 from provisioner.network.agent.netlink.wire import CREATE, EXCLUSIVE, REPLACE, attribute, attributes, u32
 from provisioner.network.agent.state import Address, FdbEntry, Neighbour, Route, RouteKind
 
@@ -72,17 +72,17 @@ def _mac(mac: str) -> bytes:
     return bytes.fromhex(mac.replace(":", ""))
 
 
-def address(found: Address, index_of: IndexOf, *, wanted: bool) -> Request:
+def address(found: Address, index_of: IndexOf, *, wanted: bool) -> NetlinkRequest:
     family, packed = _packed(found.address)
     said = _IFADDR.pack(family, found.prefix_length, 0, 0, index_of(found.device))
     said += attribute(_IFA_LOCAL, packed) + attribute(_IFA_ADDRESS, packed)
     if not wanted:
-        return Request(DELETE_ADDRESS, 0, said)
+        return NetlinkRequest(DELETE_ADDRESS, 0, said)
     flags = _NO_PREFIX_ROUTE | (_NO_DAD if family == socket.AF_INET6 else 0)
-    return Request(NEW_ADDRESS, CREATE | REPLACE, said + u32(_IFA_FLAGS, flags))
+    return NetlinkRequest(NEW_ADDRESS, CREATE | REPLACE, said + u32(_IFA_FLAGS, flags))
 
 
-def route(found: Route, index_of: IndexOf, *, wanted: bool) -> Request:
+def route(found: Route, index_of: IndexOf, *, wanted: bool) -> NetlinkRequest:
     """`wanted`: takes the place of what has the same key."""
     destination, _, length = found.destination.partition("/")
     family, packed = _packed(destination)
@@ -106,27 +106,27 @@ def route(found: Route, index_of: IndexOf, *, wanted: bool) -> Request:
     if found.device is not None:
         said += u32(_OIF, index_of(found.device))
     if not wanted:
-        return Request(DELETE_ROUTE, 0, said)
+        return NetlinkRequest(DELETE_ROUTE, 0, said)
     if found.mtu_bytes is not None:
         said += attribute(_METRICS, u32(_METRIC_MTU, found.mtu_bytes))
-    return Request(NEW_ROUTE, CREATE | REPLACE, said)
+    return NetlinkRequest(NEW_ROUTE, CREATE | REPLACE, said)
 
 
-def neighbour(found: Neighbour, index_of: IndexOf, *, wanted: bool) -> Request:
+def neighbour(found: Neighbour, index_of: IndexOf, *, wanted: bool) -> NetlinkRequest:
     family, packed = _packed(found.address)
     said = _NDMSG.pack(family, index_of(found.device), _PERMANENT, 0, 0) + attribute(_NDA_DST, packed)
     if not wanted:
-        return Request(DELETE_NEIGHBOUR, 0, said)
-    return Request(NEW_NEIGHBOUR, CREATE | REPLACE, said + attribute(_NDA_LLADDR, _mac(found.mac)))
+        return NetlinkRequest(DELETE_NEIGHBOUR, 0, said)
+    return NetlinkRequest(NEW_NEIGHBOUR, CREATE | REPLACE, said + attribute(_NDA_LLADDR, _mac(found.mac)))
 
 
-def fdb_entry(found: FdbEntry, index_of: IndexOf, *, wanted: bool) -> Request:
+def fdb_entry(found: FdbEntry, index_of: IndexOf, *, wanted: bool) -> NetlinkRequest:
     """One that stays is not sent again: of 00:00:00:00:00:00 the kernel refuses to replace it."""
     said = _NDMSG.pack(AF_BRIDGE, index_of(found.device), _PERMANENT, _SELF, 0)
     said += attribute(_NDA_LLADDR, _mac(found.mac)) + attribute(_NDA_DST, socket.inet_aton(found.vtep))
     if not wanted:
-        return Request(DELETE_NEIGHBOUR, 0, said)
-    return Request(NEW_NEIGHBOUR, CREATE | EXCLUSIVE, said)
+        return NetlinkRequest(DELETE_NEIGHBOUR, 0, said)
+    return NetlinkRequest(NEW_NEIGHBOUR, CREATE | EXCLUSIVE, said)
 
 
 def read_addresses(bodies: Iterable[bytes], devices: Mapping[int, str]) -> Iterator[Address]:

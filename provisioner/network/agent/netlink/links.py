@@ -8,7 +8,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import Final
 
-from provisioner.network.agent.netlink.socket import Request
+from provisioner.network.agent.netlink.socket import NetlinkRequest
 from provisioner.network.agent.netlink.wire import CREATE, EXCLUSIVE, attribute, attributes, text, u8, u32
 
 NEW, DELETE, GET = 16, 17, 18
@@ -99,7 +99,7 @@ def _u32(value: bytes | None) -> int:
     return int.from_bytes(value[:4], "little") if value else 0
 
 
-def new_vxlan(name: str, vni: int, local: str, port: int, namespace_fd: int) -> Request:
+def new_vxlan(name: str, vni: int, local: str, port: int, namespace_fd: int) -> NetlinkRequest:
     """Its packets go through the namespace of the socket that this is sent by, wherever the device itself is."""
     data = (
         u32(_VXLAN_ID, vni)
@@ -110,11 +110,11 @@ def new_vxlan(name: str, vni: int, local: str, port: int, namespace_fd: int) -> 
     return _new(text(_NAME, name) + u32(_NET_NS_FD, namespace_fd) + _of_kind("vxlan", data))
 
 
-def new_vrf(name: str, table: int) -> Request:
+def new_vrf(name: str, table: int) -> NetlinkRequest:
     return _new(text(_NAME, name) + _of_kind("vrf", u32(_VRF_TABLE, table)))
 
 
-def new_veth(name: str, namespace_fd: int, peer: str, peer_namespace_fd: int) -> Request:
+def new_veth(name: str, namespace_fd: int, peer: str, peer_namespace_fd: int) -> NetlinkRequest:
     """Both ends, each in its namespace."""
     its = _INFO.pack(0, 0, 0, 0, 0) + text(_NAME, peer) + u32(_NET_NS_FD, peer_namespace_fd)
     where = u32(_NET_NS_FD, namespace_fd)
@@ -129,7 +129,7 @@ def set_link(
     mac: str | None = None,
     master: int | None = None,
     namespace_fd: int | None = None,
-) -> Request:
+) -> NetlinkRequest:
     """`master`: 0 for none."""
     said = b""
     if mtu_bytes is not None:
@@ -141,15 +141,15 @@ def set_link(
     if namespace_fd is not None:
         said += u32(_NET_NS_FD, namespace_fd)
     flags, change = (_UP if up else 0, _UP) if up is not None else (0, 0)
-    return Request(NEW, 0, _INFO.pack(0, 0, index, flags, change) + said)
+    return NetlinkRequest(NEW, 0, _INFO.pack(0, 0, index, flags, change) + said)
 
 
-def delete_link(index: int) -> Request:
-    return Request(DELETE, 0, _INFO.pack(0, 0, index, 0, 0))
+def delete_link(index: int) -> NetlinkRequest:
+    return NetlinkRequest(DELETE, 0, _INFO.pack(0, 0, index, 0, 0))
 
 
-def _new(said: bytes) -> Request:
-    return Request(NEW, CREATE | EXCLUSIVE, _INFO.pack(0, 0, 0, 0, 0) + said)
+def _new(said: bytes) -> NetlinkRequest:
+    return NetlinkRequest(NEW, CREATE | EXCLUSIVE, _INFO.pack(0, 0, 0, 0, 0) + said)
 
 
 def _of_kind(kind: str, data: bytes) -> bytes:

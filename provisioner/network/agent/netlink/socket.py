@@ -29,7 +29,7 @@ _ATTEMPTS: Final = 5
 _MESSAGE_OF_ERROR: Final = 1
 
 
-class Request(NamedTuple):
+class NetlinkRequest(NamedTuple):
     """A message to be: its kind, flags and body."""
 
     kind: int
@@ -37,7 +37,7 @@ class Request(NamedTuple):
     body: bytes
 
 
-class Refusal(NamedTuple):
+class NetlinkError(NamedTuple):
     """What the kernel said to one request of a batch."""
 
     errno: int
@@ -62,13 +62,13 @@ class NetlinkSocket:
     def __exit__(self, *_: object) -> None:
         self._socket.close()
 
-    def send(self, requests: Sequence[Request]) -> dict[int, Refusal]:
+    def send(self, requests: Sequence[NetlinkRequest]) -> dict[int, NetlinkError]:
         """Carry out all of them, in order; one that is refused stops none.
 
         Returns: what was refused, by place. The kernel answers what failed, and, asked to, the last one of a write: the
         answer to that one ends the wait. Raises: OSError if it answers nothing in ten seconds.
         """
-        refused: dict[int, Refusal] = {}
+        refused: dict[int, NetlinkError] = {}
         at = 0
         while at < len(requests):
             first, data, at = at, bytearray(), at
@@ -114,7 +114,7 @@ class NetlinkSocket:
                     raise OSError(code, refusal.words if refusal else "no dump")
                 found.append(body)
 
-    def _answers(self, last: int) -> Iterator[tuple[int, Refusal | None]]:
+    def _answers(self, last: int) -> Iterator[tuple[int, NetlinkError | None]]:
         while True:
             for kind, flags, sequence, body in messages(self._socket.recv(_RECEIVE_BYTES)):
                 if kind == _ERROR and sequence <= last:
@@ -123,10 +123,10 @@ class NetlinkSocket:
                         return
 
 
-def _refusal(flags: int, body: bytes) -> Refusal | None:
+def _refusal(flags: int, body: bytes) -> NetlinkError | None:
     """None for an acknowledgement. After the number comes the request's header, then what the kernel has to add."""
     (code,) = struct.unpack_from("=i", body)
     if code == 0:
         return None
     said = attributes(body, 20).get(_MESSAGE_OF_ERROR, b"").rstrip(b"\0").decode(errors="replace")
-    return Refusal(-code, said or os.strerror(-code))
+    return NetlinkError(-code, said or os.strerror(-code))

@@ -21,7 +21,7 @@ from provisioner.network.agent.boot.plane import (
 from provisioner.network.agent.naming import GATEWAY_MAC, boot_link_name
 from provisioner.network.agent.rules.canonical import Expression, rule
 from provisioner.network.agent.rules.expressions import ACCEPT, DROP, at_most, differs, field, match, meta, one_of
-from provisioner.network.agent.state import Chain, Hook, Rule
+from provisioner.network.agent.state import Chain, Hook, NftRule
 
 _PRIORITY: Final = -500
 _FILTER: Final = 0
@@ -33,7 +33,7 @@ _RESOLVING: Final = at_most(20, 20)
 _TRANSFER: Final = {"range": [TRANSFER_PORTS[0], TRANSFER_PORTS[-1]]}
 
 
-def boot_at_port(host: BootingHost, services: BootServices) -> list[Rule]:
+def boot_at_port(host: BootingHost, services: BootServices) -> list[NftRule]:
     """At netdev ingress of the port, after the sender's hardware address was looked at, and before all of the VPC."""
     own, onwards = str(host.address), _to(boot_link_name(host.function))
     from_it = (match(field("ether", "daddr"), GATEWAY_MAC), match(field("ip", "saddr"), own))

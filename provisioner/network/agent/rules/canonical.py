@@ -12,7 +12,7 @@ from collections.abc import Iterable
 from ipaddress import IPv4Address, IPv6Address, ip_address, ip_network
 from typing import Any, Final
 
-from provisioner.network.agent.state import Rule
+from provisioner.network.agent.state import NftRule
 
 Expression = dict[str, Any]
 _Address = IPv4Address | IPv6Address
@@ -21,8 +21,8 @@ _ND_TARGET: Final = {"payload": {"protocol": "icmpv6", "field": "taddr"}}
 _ND_TARGET_RAW: Final = {"payload": {"base": "th", "offset": 64, "len": 128}}
 
 
-def rule(*expressions: Expression) -> Rule:
-    return Rule(canonical(expressions), json.dumps(expressions))
+def rule(*expressions: Expression) -> NftRule:
+    return NftRule(canonical(expressions), json.dumps(expressions))
 
 
 def canonical(expressions: Iterable[Any]) -> str:

@@ -14,7 +14,7 @@ from provisioner.network.agent.naming import GATEWAY_MAC
 from provisioner.network.agent.ports import Port
 from provisioner.network.agent.rules.canonical import Expression, rule
 from provisioner.network.agent.rules.expressions import ACCEPT, DROP, at_most, field, match, networks, one_of
-from provisioner.network.agent.state import Rule
+from provisioner.network.agent.state import NftRule
 
 _ASKING: Final = at_most(5, 20)
 """A host that boots asks some ten times: firmware, iPXE and the system, twice or more each."""
@@ -24,7 +24,7 @@ _CLIENT: Final = match(field("udp", "sport"), 68)
 _SERVER: Final = match(field("udp", "dport"), 67)
 
 
-def dhcp_at_port(port: Port) -> list[Rule]:
+def dhcp_at_port(port: Port) -> list[NftRule]:
     """At netdev ingress, after the sender's hardware address was looked at."""
     if port.leased is None:
         return []
@@ -36,7 +36,7 @@ def dhcp_at_port(port: Port) -> list[Rule]:
     ]
 
 
-def dhcp_at_gateway(port: Port, came_by: Expression) -> Iterable[Rule]:
+def dhcp_at_gateway(port: Port, came_by: Expression) -> Iterable[NftRule]:
     """Of what the domain takes for itself. `came_by`: matches the port's device."""
     if port.leased is not None:
         own, gateway = port.leased

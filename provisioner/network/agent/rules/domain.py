@@ -26,7 +26,7 @@ from provisioner.network.agent.rules.expressions import (
     verdict_of,
 )
 from provisioner.network.agent.rules.security_group import egress_chain, egress_name, ingress_chain, ingress_name
-from provisioner.network.agent.state import Chain, Hook, Rule
+from provisioner.network.agent.state import Chain, Hook, NftRule
 
 _RAW: Final = -300
 _FILTER: Final = 0
@@ -68,7 +68,7 @@ def domain_chains(domains: Sequence[DomainDevices], *, in_vrfs: bool) -> list[Ch
     return chains
 
 
-def _sources(domains: Iterable[DomainDevices], *, in_vrfs: bool) -> tuple[Rule, ...]:
+def _sources(domains: Iterable[DomainDevices], *, in_vrfs: bool) -> tuple[NftRule, ...]:
     """What another DPU sends must come from an address that is routed back to it; answers may take another way between
     peers, so that their links are not asked."""
     domains = list(domains)
@@ -107,7 +107,7 @@ def _zones(domains: Iterable[DomainDevices]) -> list[tuple[int, DomainDevices]]:
 
 def _input(domains: Iterable[DomainDevices], *, in_vrfs: bool, policy: str) -> Chain:
     """A host may ping its own gateways, ask for their hardware address, and for its own address by DHCP."""
-    rules: list[Rule] = []
+    rules: list[NftRule] = []
     for domain in domains:
         for port, device in domain.ports:
             rules += dhcp_at_gateway(port, match(meta("sdifname" if in_vrfs else "iifname"), device))
@@ -151,7 +151,7 @@ def _forwarding(domain: DomainDevices) -> list[Chain]:
     return chains
 
 
-def _path(device: str, leave: dict[str, Expression], *before: Rule) -> Chain:
+def _path(device: str, leave: dict[str, Expression], *before: NftRule) -> Chain:
     onwards = [rule(verdict_of(meta("oifname"), leave))] if leave else []
     return Chain("inet", _from(device), None, (*before, *onwards, rule(DROP)))
 

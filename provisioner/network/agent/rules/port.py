@@ -31,7 +31,7 @@ from provisioner.network.agent.rules.expressions import (
     one_of,
     raw,
 )
-from provisioner.network.agent.state import Chain, Hook, Rule
+from provisioner.network.agent.state import Chain, Hook, NftRule
 
 NOBODYS: Final[tuple[Network, ...]] = (
     *(IPv4Network(each) for each in ("0.0.0.0/8", "127.0.0.0/8", "169.254.0.0/16", "224.0.0.0/3")),
@@ -60,15 +60,15 @@ _ASKING: Final = at_most(20, 20)
 """Enough for a host with two gateways, and little enough for a storm to cost nothing."""
 
 
-def isolated_port(function: str, device: str, boot: Sequence[Rule] = (), mac: str = "") -> Chain:
+def isolated_port(function: str, device: str, boot: Sequence[NftRule] = (), mac: str = "") -> Chain:
     """Drops all that comes from the host, but what is the boot plane's. `boot`, `mac`: of a host that boots by it."""
     rules = (*_first(mac), *boot) if boot else ()
     return Chain("netdev", chain_name(function), Hook("ingress", _PRIORITY, "drop", device), rules)
 
 
-def guarded_port(port: Port, device: str, boot: Sequence[Rule] = ()) -> Chain:
+def guarded_port(port: Port, device: str, boot: Sequence[NftRule] = ()) -> Chain:
     """`boot`: of a host that boots by this port."""
-    rules: list[Rule] = [*_first(port.mac), *boot]
+    rules: list[NftRule] = [*_first(port.mac), *boot]
     if port.of_version(4):
         rules += [*dhcp_at_port(port), *_ipv4(port)]
     if port.of_version(6):
@@ -76,7 +76,7 @@ def guarded_port(port: Port, device: str, boot: Sequence[Rule] = ()) -> Chain:
     return Chain("netdev", chain_name(port.function), Hook("ingress", _PRIORITY, "drop", device), tuple(rules))
 
 
-def _first(mac: str) -> list[Rule]:
+def _first(mac: str) -> list[NftRule]:
     return [
         rule(match(field("ether", "type"), one_of(["8021q", "8021ad"])), DROP),
         rule(differs(field("ether", "saddr"), mac), DROP),
@@ -88,7 +88,7 @@ def chain_name(function: str) -> str:
     return f"from_host_{function}"
 
 
-def _ipv4(port: Port) -> list[Rule]:
+def _ipv4(port: Port) -> list[NftRule]:
     gateways = _texts(port.gateways_of(4))
     (own, *_), behind = _texts(port.hosts(4)), port.behind(4)
     asks = (
@@ -115,7 +115,7 @@ def _ipv4(port: Port) -> list[Rule]:
     ]
 
 
-def _ipv6(port: Port) -> list[Rule]:
+def _ipv6(port: Port) -> list[NftRule]:
     groups = [solicited_node(gateway) for gateway in _texts(port.gateways_of(6))]
     gateways = _texts(port.gateways_of(6))
     asked = match(field("ether", "daddr"), one_of(sorted({GATEWAY_MAC, *(mac for _, mac in groups)})))

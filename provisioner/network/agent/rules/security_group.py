@@ -25,7 +25,7 @@ from provisioner.network.agent.rules.expressions import (
     networks,
     one_of,
 )
-from provisioner.network.agent.state import Chain, Rule
+from provisioner.network.agent.state import Chain, NftRule
 
 _HALF_BITS: Final = 15
 _HALF: Final = (1 << _HALF_BITS) - 1
@@ -51,7 +51,7 @@ def ingress_name(function: str) -> str:
     return f"ingress_{function}"
 
 
-def _rules(port: Port, *, egress: bool) -> tuple[Rule, ...]:
+def _rules(port: Port, *, egress: bool) -> tuple[NftRule, ...]:
     passes = RETURN if egress else ACCEPT
     ours = [each for each in port.filters if each.egress == egress]
     if not ours:
@@ -62,7 +62,7 @@ def _rules(port: Port, *, egress: bool) -> tuple[Rule, ...]:
     return (*rules, rule(DROP))
 
 
-def _answers(filters: Sequence[Filter], *, egress: bool, passes: Expression) -> list[Rule]:
+def _answers(filters: Sequence[Filter], *, egress: bool, passes: Expression) -> list[NftRule]:
     """What the host sends in answer was asked for by a rule for what it gets, and the other way round."""
     numbers = sorted({mark_of(each) for each in filters if each.egress != egress and each.allow and each.stateful})
     if not numbers:

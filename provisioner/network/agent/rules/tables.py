@@ -8,7 +8,7 @@ from typing import Any, Final
 
 from provisioner.network.agent.naming import TABLE
 from provisioner.network.agent.rules.canonical import canonical
-from provisioner.network.agent.state import Chain, Family, Hook, Rule
+from provisioner.network.agent.state import Chain, Family, Hook, NftRule
 
 FAMILIES: Final[tuple[Family, ...]] = ("inet", "netdev")
 MARK_PREFIX: Final = "enforced_"
@@ -75,7 +75,7 @@ def read_tables(
     `devices`: of the base chains of the netdev table.
     """
     heads: dict[tuple[Family, str], Hook | None] = {}
-    rules: dict[tuple[Family, str], list[Rule]] = {}
+    rules: dict[tuple[Family, str], list[NftRule]] = {}
     marks = set()
     for dump in dumps:
         for entry in dump.get("nftables", ()):
@@ -89,7 +89,7 @@ def read_tables(
                 elif kind == "rule":
                     expressions = said.get("expr", [])
                     rules.setdefault((said["family"], said["chain"]), []).append(
-                        Rule(canonical(expressions), json.dumps(expressions))
+                        NftRule(canonical(expressions), json.dumps(expressions))
                     )
     chains = {Chain(family, name, hook, tuple(rules.get((family, name), ()))) for (family, name), hook in heads.items()}
     return frozenset(chains), frozenset(marks)

@@ -80,7 +80,7 @@ def _is_other(found: Object, uid: str) -> bool:
     return bool(metadata["uid"] != uid or metadata.get("deletionTimestamp"))
 
 
-class Releases(StatusReconciler[Said]):
+class ClaimReleases(StatusReconciler[Said]):
     """Reconciles one NetworkClaim at a time, by name: marks it, and deletes it once nobody has its value."""
 
     owned = owned_by(MANAGER, NetworkClaim)

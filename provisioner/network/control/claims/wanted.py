@@ -18,7 +18,7 @@ from provisioner.network.control.claims.allocate import (
     subnets_of,
     versions_of,
 )
-from provisioner.network.control.compile.place import Place
+from provisioner.network.control.compile.place import FunctionPlace
 from provisioner.network.control.compile.room import MOST_PORTS
 from provisioner.network.control.trouble import Trouble
 from provisioner.rules.shares import may_take
@@ -61,7 +61,7 @@ class Want:
 
 
 @dataclass(frozen=True, kw_only=True)
-class Wanted:
+class WantedClaims:
     """claims: to be made, by their names those that are there already left out. surplus: names of claims to let go of,
     once nothing is to be claimed any more. trouble: what keeps something from being claimed."""
 
@@ -72,14 +72,14 @@ class Wanted:
 
 def want_vni(
     vpc: VPC, pool: NetworkPool | None, held: Collection[int], taken: Container[int], claims: Collection[NetworkClaim]
-) -> Wanted:
+) -> WantedClaims:
     """held: VNIs that the VPC has claimed; it keeps the one in its status, or the first. taken: those of all, as
     `claims`, which may be older, has them."""
     if held:
         kept = vpc.status.vni if vpc.status.vni in held else min(held)
-        return Wanted(surplus=tuple(vni_claim(each) for each in sorted(held) if each != kept))
+        return WantedClaims(surplus=tuple(vni_claim(each) for each in sorted(held) if each != kept))
     if pool is None:
-        return Wanted(
+        return WantedClaims(
             trouble=Trouble(
                 reason="NoNetworkPool",
                 message=f"VPC '{vpc.name}' has no VXLAN network identifier: there is no NetworkPool '{THE_POOL}' to "
@@ -88,7 +88,7 @@ def want_vni(
         )
     vni = choose_vni(pool.spec.vni_ranges, str(vpc.metadata.uid), taken)
     if vni is None:
-        return Wanted(
+        return WantedClaims(
             trouble=Trouble(
                 reason="VNIsExhausted",
                 message=f"VPC '{vpc.name}' has no VXLAN network identifier: all of NetworkPool '{pool.name}' are in "
@@ -98,7 +98,7 @@ def want_vni(
     own = sum(1 for each in claims if each.spec.holder.namespace == vpc.metadata.namespace)
     free = count_free(pool.spec.vni_ranges, (int(each.spec.value) for each in claims))
     if not may_take(own, free):
-        return Wanted(
+        return WantedClaims(
             trouble=Trouble(
                 reason="VNIShareExhausted",
                 message=f"VPC '{vpc.name}' has no VXLAN network identifier: namespace '{vpc.metadata.namespace}' has "
@@ -106,7 +106,7 @@ def want_vni(
                 "for all; delete a VPC, or have the administrators add a range",
             )
         )
-    return Wanted(claims=(Want(name=vni_claim(vni), type="VNI", value=str(vni), wished=False),))
+    return WantedClaims(claims=(Want(name=vni_claim(vni), type="VNI", value=str(vni), wished=False),))
 
 
 def vpc_trouble(attachment: VPCAttachment, vpc: VPC | None, vni: int | None) -> Trouble | None:
@@ -124,18 +124,18 @@ def want_for_attachment(
     attachment: VPCAttachment,
     vpc: VPC,
     vni: int,
-    at: Place | Trouble,
+    at: FunctionPlace | Trouble,
     held: Collection[NetworkClaim],
     find: FindClaim,
     *,
     is_full: bool = False,
-) -> Wanted:
+) -> WantedClaims:
     """held: claims of the attachment that are not released. find: a claim by its name, released ones too. is_full:
     whether no more functions of the DPU can be attached."""
     mine = {each.name for each in held}
     trouble = at if isinstance(at, Trouble) else None
     wants: list[Want] = []
-    if isinstance(at, Place):
+    if isinstance(at, FunctionPlace):
         name = port_claim(at.dpu, at.function)
         other = find(name) if name not in mine else None
         if other is not None:
@@ -179,14 +179,14 @@ def want_for_attachment(
     keeps = kept | {each.name for each in wants}
     if isinstance(at, Trouble) or is_full:  # it keeps its addresses, and not what may be another's now
         keeps -= {each.name for each in held if each.spec.type == "Port"}
-    return Wanted(
+    return WantedClaims(
         claims=tuple(each for each in wants if each.name not in mine),
         surplus=tuple(sorted(mine - keeps)),
         trouble=trouble,
     )
 
 
-def _full(at: Place) -> Trouble:
+def _full(at: FunctionPlace) -> Trouble:
     return Trouble(
         reason="DPUFull",
         message=f"DPU '{at.dpu}' enforces {MOST_PORTS} functions, of which as many are attached already as are for the "
@@ -220,7 +220,7 @@ def _address_taken(address: str, other: NetworkClaim) -> Trouble:
     )
 
 
-def _port_taken(attachment: VPCAttachment, at: Place, other: NetworkClaim) -> Trouble:
+def _port_taken(attachment: VPCAttachment, at: FunctionPlace, other: NetworkClaim) -> Trouble:
     holder, what = other.spec.holder, f"{at.function} of Server '{attachment.spec.server_ref}'"
     if other.status.released_time is not None:
         words = f"DPU '{at.dpu}' has not confirmed yet that the attachment before this one is gone"

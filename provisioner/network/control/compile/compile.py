@@ -18,7 +18,14 @@ from provisioner.api.card import CardConfiguration
 from provisioner.api.codec import to_json
 from provisioner.api.dpu_network import DPUVPC, DPUEvpn, DPUNetworkSpec, HostBoot, RemotePrefixes
 from provisioner.network.control.compile.overlap import is_inside
-from provisioner.network.control.compile.room import MOST_PORTS, Room, fitting_ports, isolated, room_for, tenant_of
+from provisioner.network.control.compile.room import (
+    MOST_PORTS,
+    DpuCapacity,
+    fitting_ports,
+    isolated,
+    room_for,
+    tenant_of,
+)
 from provisioner.network.control.compile.view import VPCView, port_of, prefix_order
 
 MOST_KEPT: Final = 8
@@ -76,7 +83,7 @@ def _remote(remote: RemotePrefixes) -> dict[str, Any]:
     return said
 
 
-def _domain(dpu: str, view: VPCView, views: Mapping[str, VPCView], room: Room) -> DPUVPC:
+def _domain(dpu: str, view: VPCView, views: Mapping[str, VPCView], room: DpuCapacity) -> DPUVPC:
     here, peers = _takes_part(dpu, view, room), _peers(view, views, room)
     reach = _reach(view, peers if here else ()) if here or peers else []
     return replace(
@@ -86,7 +93,7 @@ def _domain(dpu: str, view: VPCView, views: Mapping[str, VPCView], room: Room) -
     )
 
 
-def _domain_without_remotes(dpu: str, view: VPCView, views: Mapping[str, VPCView], room: Room) -> DPUVPC:
+def _domain_without_remotes(dpu: str, view: VPCView, views: Mapping[str, VPCView], room: DpuCapacity) -> DPUVPC:
     peers = _peers(view, views, room)
     takes_part = _takes_part(dpu, view, room) or bool(peers)
     return DPUVPC(
@@ -99,12 +106,12 @@ def _domain_without_remotes(dpu: str, view: VPCView, views: Mapping[str, VPCView
     )
 
 
-def _takes_part(dpu: str, view: VPCView, room: Room) -> bool:
+def _takes_part(dpu: str, view: VPCView, room: DpuCapacity) -> bool:
     """Whether hosts of the VPC on the DPU reach something."""
     return view.key in room.own and view.forwards_on(dpu)
 
 
-def _peers(view: VPCView, views: Mapping[str, VPCView], room: Room) -> list[VPCView]:
+def _peers(view: VPCView, views: Mapping[str, VPCView], room: DpuCapacity) -> list[VPCView]:
     """Those with which the VPC exchanges packets on the DPU."""
     return [views[key] for key in view.peers if key in views and room.are_peers(view.key, key)]
 

@@ -77,7 +77,7 @@ class Side:
 
 
 @dataclass(frozen=True, kw_only=True)
-class Way:
+class AddressPair:
     """From one address to another of its family. sends, gets: what the sender's rules and the receiver's make of the
     packets. answers_leave, answers_arrive: what they make of the answers to those that pass."""
 
@@ -99,7 +99,7 @@ class Passage:
     """troubles: why nothing passes, whatever rules say. ways: one for each family that both sides have."""
 
     troubles: tuple[Trouble, ...]
-    ways: tuple[Way, ...]
+    ways: tuple[AddressPair, ...]
 
     @property
     def extent(self) -> Extent:
@@ -238,10 +238,10 @@ def _range(text: str) -> tuple[int, int]:
     return int(first), int(last or first)
 
 
-def _way(sender: Side, receiver: Side, one: str, other: str, asked: Packets) -> Way:
+def _way(sender: Side, receiver: Side, one: str, other: str, asked: Packets) -> AddressPair:
     sends = decide(sender.rules, "Egress", other, asked)
     gets = decide(receiver.rules, "Ingress", one, asked)
-    return Way(
+    return AddressPair(
         sender=one,
         receiver=other,
         sends=sends,

@@ -15,7 +15,7 @@ from provisioner.network.control.trouble import Trouble
 
 
 @dataclass(frozen=True, kw_only=True)
-class Place:
+class FunctionPlace:
     """A function of a card. is_quarantined: by the administrators. is_assigned: they have named it
     (spec.dpu.functions)."""
 
@@ -32,7 +32,7 @@ class Place:
         return f"{self.dpu}/{self.function}"
 
 
-def place(attachment: VPCAttachment, server: Server | None, dpus: Sequence[Server]) -> Place | Trouble:
+def place(attachment: VPCAttachment, server: Server | None, dpus: Sequence[Server]) -> FunctionPlace | Trouble:
     """The place that `attachment` asks for. `dpus`: those that sit in its server."""
     spec, namespace = attachment.spec, attachment.metadata.namespace
     dpus = [each for each in dpus if each.spec.acceptance != "Pending"]
@@ -77,7 +77,7 @@ def place(attachment: VPCAttachment, server: Server | None, dpus: Sequence[Serve
         )
     mac_address = mac_address_of(dpu, server, spec.function)
     own_function = _own(dpu, spec.function)
-    return Place(
+    return FunctionPlace(
         dpu=dpu.name,
         vtep=vtep,
         function=spec.function,

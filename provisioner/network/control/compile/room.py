@@ -28,7 +28,7 @@ MOST_DPUS: Final = 4096
 
 
 @dataclass(frozen=True, kw_only=True)
-class Room:
+class DpuCapacity:
     """What of the VPCs with ports on a DPU it is told, by their keys. own: those that reach something. peers: VPC and
     peer, of those that exchange packets there. left_out: the same, of those that do not for want of room."""
 
@@ -40,7 +40,7 @@ class Room:
         return (one, other) in self.peers or (other, one) in self.peers
 
 
-def room_for(dpu: str, views: Mapping[str, VPCView], *, with_remotes: bool) -> Room:
+def room_for(dpu: str, views: Mapping[str, VPCView], *, with_remotes: bool) -> DpuCapacity:
     """`views`: as `compile_network` takes them. with_remotes: whether the DPU is told what lies behind other ones."""
     here = {key: view for key, view in views.items() if view.here(dpu)}
     wanted = {
@@ -69,7 +69,7 @@ def room_for(dpu: str, views: Mapping[str, VPCView], *, with_remotes: bool) -> R
         if key in own and (peer in own or peer not in here) and (tenant_of(key), peer) in fits
     }
     peers = frozenset((one, two) for one, two in told_of if (two, one) in told_of or (two, one) not in wanted)
-    return Room(own=own, peers=peers, left_out=frozenset(wanted) - peers)
+    return DpuCapacity(own=own, peers=peers, left_out=frozenset(wanted) - peers)
 
 
 def has_room(function: str, assigned: Collection[str], claimed: Iterable[str]) -> bool:

@@ -12,7 +12,7 @@ from provisioner.api.dpu_network import DPUPort, RemotePrefixes
 from provisioner.api.vpc_attachment import ForwardingState
 from provisioner.network.control.claims.allocate import gateway_of
 from provisioner.network.control.compile.peers import key_of
-from provisioner.network.control.compile.place import Place
+from provisioner.network.control.compile.place import FunctionPlace
 from provisioner.network.control.compile.security import group_trouble, groups_of, rules_of
 from provisioner.network.control.trouble import Trouble
 
@@ -23,7 +23,7 @@ class Endpoint:
     routes reach by it."""
 
     attachment: str
-    place: Place
+    place: FunctionPlace
     addresses: tuple[str, ...]
     hosts: tuple[str, ...]
     prefixes: tuple[str, ...]
@@ -89,7 +89,11 @@ class VPCView:
 
 
 def make_endpoint(
-    vpc: VPC, attachment: VPCAttachment, at: Place, addresses: tuple[str, ...], groups: Mapping[str, SecurityGroup]
+    vpc: VPC,
+    attachment: VPCAttachment,
+    at: FunctionPlace,
+    addresses: tuple[str, ...],
+    groups: Mapping[str, SecurityGroup],
 ) -> Endpoint:
     """`groups`: those of the namespace that are there."""
     names = groups_of(vpc, attachment)

@@ -12,19 +12,19 @@ from provisioner.api.dpu_network import DPUPort
 from provisioner.api.meta import ConditionStatus
 from provisioner.api.vpc_attachment import ForwardingState, VPCAttachmentStatus
 from provisioner.network.control.claims.allocate import gateway_of
-from provisioner.network.control.compile.place import Place
+from provisioner.network.control.compile.place import FunctionPlace
 from provisioner.network.control.compile.room import MOST_VPCS, isolated
 from provisioner.network.control.trouble import Trouble
 
 
 @dataclass(frozen=True, kw_only=True)
-class Standing:
+class AttachmentState:
     """An attachment as it is now. place: None if it has none. addresses: those that it has claimed. port: what its DPU
     is to be told; None if that knows nothing of it. trouble: why it is not as asked for. since: with which generation
     of `network` the port became so, if that is known. is_refused: the API server did not
     take the DPUNetwork. left_out: peers of its VPC for which the DPU has no room."""
 
-    place: Place | None
+    place: FunctionPlace | None
     addresses: tuple[str, ...]
     port: DPUPort | None
     trouble: Trouble | None
@@ -34,7 +34,7 @@ class Standing:
     left_out: tuple[str, ...] = ()
 
 
-def attachment_status(attachment: VPCAttachment, standing: Standing, now: datetime) -> VPCAttachmentStatus:
+def attachment_status(attachment: VPCAttachment, standing: AttachmentState, now: datetime) -> VPCAttachmentStatus:
     """The whole status."""
     before, network, port = attachment.status, standing.network, standing.port
     is_told = network is not None and _is_told(attachment, port, network)
@@ -76,7 +76,7 @@ def _has_no_room(attachment: VPCAttachment, port: DPUPort, network: DPUNetwork |
     return told is not None and told != port and told == isolated(port)
 
 
-def _generation(before: VPCAttachmentStatus, standing: Standing) -> int | None:
+def _generation(before: VPCAttachmentStatus, standing: AttachmentState) -> int | None:
     """The generation that has to be confirmed. Where it is not known with which the port became so, and the DPU is at
     the last one, the one that was told before may stay."""
     network = standing.network
@@ -102,7 +102,7 @@ def _found_state(attachment: VPCAttachment, network: DPUNetwork | None) -> Forwa
 
 
 def _words(
-    attachment: VPCAttachment, standing: Standing, generation: int | None, is_confirmed: bool
+    attachment: VPCAttachment, standing: AttachmentState, generation: int | None, is_confirmed: bool
 ) -> tuple[ConditionStatus, str, str]:
     if standing.trouble is not None:
         return "False", standing.trouble.reason, standing.trouble.message

@@ -14,7 +14,7 @@ from provisioner.api.infiniband_fabric import UFM
 from provisioner.api.values import Secret
 from provisioner.cluster.client import Cluster
 from provisioner.cluster.resources import FABRIC_SECRETS, SECRETS
-from provisioner.network.infiniband.ufm.rest import PERSON_SECONDS, NoAnswer, UfmAccess, UfmFailed, UfmRest
+from provisioner.network.infiniband.ufm.rest import PERSON_SECONDS, UfmAccess, UfmFailed, UfmNoAnswer, UfmRest
 from provisioner.outbound.bulkhead import Bulkhead, LanePolicy, NoRoom
 
 CREDENTIALS_SECONDS: Final = 30.0
@@ -51,7 +51,7 @@ class UfmConnections:
     def _call(self, key: str) -> Iterator[None]:
         """One request. Raises: UfmFailed at once if it may not be made."""
         try:
-            with self.bulkhead.call(key, counts=NoAnswer):
+            with self.bulkhead.call(key, counts=UfmNoAnswer):
                 yield
         except NoRoom as error:
             raise UfmFailed(str(error), after_seconds=error.after_seconds) from error

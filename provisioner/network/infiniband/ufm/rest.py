@@ -43,7 +43,7 @@ class UfmFailed(Retryable):
     """UFM did not do what it was asked for, or said what cannot be read."""
 
 
-class NoAnswer(UfmFailed):
+class UfmNoAnswer(UfmFailed):
     """UFM did not answer, or not as UFM: a failure of the backend."""
 
 
@@ -87,7 +87,7 @@ class UfmRest:
         try:
             return read_partitions(read_foreign_json(answer))
         except (ValueError, RecursionError) as error:
-            raise NoAnswer(
+            raise UfmNoAnswer(
                 f"UFM at {self._access.url} answered what cannot be read (GET pkeys: {error}): is it UFM?",
                 after_seconds=5.0,
             ) from error
@@ -138,7 +138,7 @@ class UfmRest:
                         **more,
                     )
                 except (requests.RequestException, OSError) as error:
-                    raise NoAnswer(
+                    raise UfmNoAnswer(
                         f"UFM at {access.url} does not answer ({what}: {_cause(error)}): start it, or correct spec.ufm",
                         after_seconds=5.0,
                     ) from error
@@ -157,7 +157,7 @@ class UfmRest:
         if status == HTTPStatus.NOT_FOUND and may_be_absent:
             return text
         if not 200 <= status < 300:
-            kind = NoAnswer if status >= 500 else UfmFailed
+            kind = UfmNoAnswer if status >= 500 else UfmFailed
             raise kind(
                 f"UFM at {access.url} did not do it ({what}, HTTP {status}): {_printable(text)}", after_seconds=5.0
             )

@@ -9,15 +9,15 @@ from types import SimpleNamespace
 
 import pytest
 
-from provisioner.network.agent.boot.image_cache import ImageCache, Part, Unverified, Verified
+from provisioner.network.agent.boot.image_cache import CachedPart, ImageCache, Unverified, Verified
 from tests.network.agent.boot.boot_host import DIGEST, KERNEL, LAYERED_DIGEST, LAYERED_MANIFEST, MANIFEST
 
 
-def part(content: bytes) -> Part:
-    return Part(hashlib.sha256(content).hexdigest(), len(content))
+def part(content: bytes) -> CachedPart:
+    return CachedPart(hashlib.sha256(content).hexdigest(), len(content))
 
 
-def fill(cache: ImageCache, content: bytes, *, of: Part | None = None, is_whole: bool = True) -> bool:
+def fill(cache: ImageCache, content: bytes, *, of: CachedPart | None = None, is_whole: bool = True) -> bool:
     filling = cache.filling(of or part(content))
     if filling is None:
         return False

@@ -10,7 +10,7 @@ from ipaddress import IPv4Address
 
 import pytest
 
-from provisioner.network.agent.boot.listeners import PAUSE_SECONDS, Listener
+from provisioner.network.agent.boot.listeners import PAUSE_SECONDS, PeerListener
 from provisioner.network.agent.boot.plane import BootServices
 from provisioner.network.agent.boot.server import MOST_JOINS, MOST_TO_API_SERVER, passages_of
 
@@ -29,7 +29,7 @@ def ask(port: int) -> bytes:
 @pytest.fixture
 def port() -> Iterator[int]:
     opened = socket.create_server(("127.0.0.1", 0))
-    listener = Listener("test", opened, LOOPBACK, 1, greet)
+    listener = PeerListener("test", opened, LOOPBACK, 1, greet)
     yield opened.getsockname()[1]
     listener.close()
 

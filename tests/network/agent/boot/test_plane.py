@@ -14,7 +14,7 @@ from provisioner.api.dpu_network import DPUNetworkSpec
 from provisioner.network.agent.boot.plane import BootingHost, booting_host
 from provisioner.network.agent.desired import wanted_state
 from provisioner.network.agent.preflight import examine
-from provisioner.network.agent.situation import Situation, Underlay
+from provisioner.network.agent.situation import DpuInputs, Underlay
 from provisioner.network.agent.state import HOME
 from tests.network.agent.boot.site import BOOT_HOST, HOST_ADDRESS, PLANE_MAC, SERVICES, Site, boots, told
 from tests.network.agent.rack import Rack
@@ -101,7 +101,7 @@ def test_a_host_that_cannot_be_is_told_of_and_the_ports_are_as_they_were(
 
 
 def test_in_vrfs_the_link_lies_beside_the_port_at_home() -> None:
-    situation = Situation(
+    situation = DpuInputs(
         backend="vrf",
         owner="",
         interfaces={"pf0": "pf0hpf", "pf1": "pf1hpf"},

@@ -11,7 +11,16 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from provisioner.network.agent.boot.plane import BootingHost
-from provisioner.network.agent.boot.request import Head, ImageFile, PartFile, PassOn, Refused, Stretch, judge, read_head
+from provisioner.network.agent.boot.request import (
+    BootRequestRefused,
+    Head,
+    PartFile,
+    PassOn,
+    RequestedFile,
+    Stretch,
+    judge,
+    read_head,
+)
 
 HOST = BootingHost("pf0", "52:54:00:00:01:00", IPv4Address("10.80.0.21"))
 DIGEST = "ab" * 32
@@ -47,7 +56,7 @@ def test_what_a_boot_needs_is_passed_on_as_it_is(target: str) -> None:
 @pytest.mark.parametrize(
     ("path", "kind", "names"),
     [
-        (f"/images/sha256-{DIGEST}/root.squashfs", ImageFile, (DIGEST, "root.squashfs")),
+        (f"/images/sha256-{DIGEST}/root.squashfs", RequestedFile, (DIGEST, "root.squashfs")),
         (f"/images/parts/sha256-{DIGEST}", PartFile, (DIGEST,)),
     ],
 )
@@ -86,7 +95,7 @@ def test_what_an_image_consists_of_is_named_by_digest_and_may_be_asked_for_in_pa
 )
 def test_whatever_else_is_refused(target: str, status: int) -> None:
     found = got(target)
-    assert isinstance(found, Refused)
+    assert isinstance(found, BootRequestRefused)
     assert found.status == status
 
 
@@ -153,7 +162,7 @@ def test_whatever_is_asked_for_is_answered(
     method: str, path: str, rest: str, headers: dict[str, str], body: bytes
 ) -> None:
     answer = judge(Head(method, path + rest, headers), HOST, body)
-    assert isinstance(answer, PassOn | ImageFile | PartFile | Refused)
+    assert isinstance(answer, PassOn | RequestedFile | PartFile | BootRequestRefused)
 
 
 def test_a_header_of_blanks_is_read_in_no_time_and_blanks_around_a_value_are_none_of_it() -> None:

@@ -12,7 +12,7 @@ import pytest
 from provisioner.network.agent.card.parse import (
     HostPrivileges,
     Setting,
-    Unreadable,
+    UnreadableOutput,
     Value,
     read_host_privileges,
     read_settings,
@@ -81,7 +81,7 @@ def test_the_level_and_each_switch_are_read() -> None:
     ],
 )
 def test_privileges_that_are_not_printed_as_documented_are_told_and_not_guessed(text: str, words: str) -> None:
-    with pytest.raises(Unreadable) as refusal:
+    with pytest.raises(UnreadableOutput) as refusal:
         read_host_privileges(text)
     assert words in str(refusal.value)
 
@@ -121,7 +121,7 @@ def test_where_there_is_no_column_of_what_is_in_force_it_is_not_known() -> None:
     ],
 )
 def test_settings_that_are_not_printed_as_documented_are_told_and_not_guessed(text: str, words: str) -> None:
-    with pytest.raises(Unreadable) as refusal:
+    with pytest.raises(UnreadableOutput) as refusal:
         read_settings(text, ["NUM_OF_VFS"])
     assert words in str(refusal.value)
 

@@ -10,7 +10,7 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from pathlib import Path
 
 from provisioner.network.agent.dhcp.served import ServedPort
-from provisioner.network.agent.dhcp.server import DhcpServer
+from provisioner.network.agent.dhcp.server import HostDhcpServer
 from tests.network.agent.rack import DPU, Host
 from tests.tools import installed
 
@@ -33,10 +33,10 @@ exit 0
 
 
 @contextlib.contextmanager
-def answering(dpu: DPU, ports: Iterable[ServedPort], said: list[str] | None = None) -> Iterator[DhcpServer]:
+def answering(dpu: DPU, ports: Iterable[ServedPort], said: list[str] | None = None) -> Iterator[HostDhcpServer]:
     """A server in the DPU's namespace."""
     told: list[str] = [] if said is None else said
-    server = DhcpServer(told.append)
+    server = HostDhcpServer(told.append)
     dpu.inside(server.start)
     server.serve(ports)
     try:

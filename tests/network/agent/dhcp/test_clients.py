@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from provisioner.network.agent.dhcp.served import ServedPort
-from provisioner.network.agent.dhcp.server import DhcpServer
+from provisioner.network.agent.dhcp.server import HostDhcpServer
 from tests.network.agent.dhcp.clients import Client, answering, running, wait_until
 from tests.network.agent.rack import DPU, Rack
 from tests.network.agent.specs import BLUE, ONE, RED, TWO, port, spec, vpc
@@ -202,7 +202,7 @@ def test_tenants_with_the_same_addresses_are_each_told_their_own(network: Rack, 
 
 def test_a_server_that_ends_leaves_no_socket_behind(network: Rack) -> None:
     dpu, served = two_dpus(network)
-    server = DhcpServer(lambda words: None)
+    server = HostDhcpServer(lambda words: None)
     dpu.inside(server.start)
     server.serve(served)
     wait_until(lambda: listens(dpu), "nothing listens")

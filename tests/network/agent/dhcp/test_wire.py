@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 import tests
 from provisioner.network.agent.dhcp.answer import answer
 from provisioner.network.agent.dhcp.served import ServedPort
-from provisioner.network.agent.dhcp.wire import LONGEST_REQUEST, Kind, Request, decode, encode
+from provisioner.network.agent.dhcp.wire import LONGEST_REQUEST, HostMessage, MessageType, decode, encode
 from tests.network.agent.dhcp.messages import ADDRESS, GATEWAY, MAC, PORT, message, read
 
 CAPTURED = sorted((Path(tests.__path__[0]) / "golden" / "dhcp").glob("*.hex"))
@@ -25,17 +25,17 @@ def test_what_real_clients_and_firmware_send_is_understood(path: Path) -> None:
     words = "".join(line for line in path.read_text().splitlines() if not line.startswith("#"))
     request = decode(bytes.fromhex(words))
     assert request is not None
-    assert request.kind == (Kind.DISCOVER if path.stem.endswith("discover") else Kind.REQUEST)
+    assert request.kind == (MessageType.DISCOVER if path.stem.endswith("discover") else MessageType.REQUEST)
     assert request.mac.startswith("52:54:00:aa:00:")
-    assert (request.requested is not None) or request.kind is Kind.DISCOVER
+    assert (request.requested is not None) or request.kind is MessageType.DISCOVER
 
 
 def test_all_of_a_request_is_read() -> None:
     said = message(
         "request", ("requested_addr", "10.1.0.3"), ("server_id", "10.1.0.2"), ("client_id", b"\1abcdef"), flags=0x8000
     )
-    assert decode(said) == Request(
-        kind=Kind.REQUEST,
+    assert decode(said) == HostMessage(
+        kind=MessageType.REQUEST,
         transaction=0x1234ABCD,
         mac=MAC,
         requested=ADDRESS,
@@ -113,7 +113,9 @@ def test_whatever_is_changed_in_a_message_the_answer_names_no_address_but_the_po
 def test_an_answer_fits_every_client_and_brings_back_what_it_knows_it_by(
     identifier: bytes, transaction: int, flag: bool
 ) -> None:
-    request = Request(kind=Kind.DISCOVER, transaction=transaction, mac=MAC, wants_broadcast=flag, identifier=identifier)
+    request = HostMessage(
+        kind=MessageType.DISCOVER, transaction=transaction, mac=MAC, wants_broadcast=flag, identifier=identifier
+    )
     reply = answer(request, PORT)
     assert reply is not None
     data = encode(reply)
