@@ -23,7 +23,7 @@ from artefacts.wheels import download, wheel_of
 from lab.binaries.cache import architecture
 from lab.cli.parts import demo_state
 from provisioner import __version__
-from provisioner.api.errors import NeedsHuman, ProvisionerError
+from provisioner.api.machinery.errors import NeedsHuman, ProvisionerError
 from provisioner.image.command import clean_environment, run
 
 RECIPES: Final = ("provisioner.toml", "provisioner-boot.toml")

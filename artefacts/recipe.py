@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Final, Literal
 
-from provisioner.api.errors import Refused
+from provisioner.api.machinery.errors import Refused
 
 Machine = Literal["amd64", "arm64"]
 """Architectures as containers and Debian name them."""

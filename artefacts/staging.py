@@ -10,7 +10,7 @@ from pathlib import Path, PurePosixPath
 from typing import Final
 
 from artefacts.recipe import ContainerRecipe, Machine
-from provisioner.api.errors import NeedsHuman
+from provisioner.api.machinery.errors import NeedsHuman
 from provisioner.image.elf import Linkage, read_linkage
 from provisioner.image.gates.allowed import matching
 

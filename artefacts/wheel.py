@@ -7,7 +7,7 @@ import tempfile
 from pathlib import Path
 
 from artefacts.layer import FILE_TIME
-from provisioner.api.errors import NeedsHuman
+from provisioner.api.machinery.errors import NeedsHuman
 from provisioner.image.command import clean_environment, run
 
 

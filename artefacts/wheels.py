@@ -13,7 +13,7 @@ from pathlib import Path, PurePosixPath
 from typing import Final
 
 from artefacts.recipe import Machine
-from provisioner.api.errors import Refused
+from provisioner.api.machinery.errors import Refused
 from provisioner.image.command import run
 from provisioner.image.gates.allowed import matches
 from provisioner.image.golang import entry

@@ -9,7 +9,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Final
 
-from provisioner.api.errors import NeedsHuman
+from provisioner.api.machinery.errors import NeedsHuman
 
 LOG_TAIL_LINES: Final = 15
 _IF_PARENT_LIVES: Final = '[ "$PPID" = "$0" ] && exec "$@"'

@@ -13,7 +13,7 @@ from ipaddress import IPv4Address, IPv4Interface
 from pathlib import Path
 from typing import Final
 
-from provisioner.api.errors import NeedsHuman
+from provisioner.api.machinery.errors import NeedsHuman
 
 BRIDGE: Final = "boot0"
 BOOT_INTERFACE: Final = IPv4Interface("10.80.0.1/24")

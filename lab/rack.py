@@ -27,7 +27,7 @@ from lab.machine.tpm_manufacture import (
 from lab.network import LabNetwork, host_port_tap_name, tap_name
 from lab.rack_description import RackDescription, VirtualServer, to_json
 from lab.tools import Tools
-from provisioner.api.errors import NeedsHuman
+from provisioner.api.machinery.errors import NeedsHuman
 from provisioner.cluster.resources import BMC_SECRETS
 
 Fault = Literal["PowerCut", "ResetButton", "Slow", "ResetsUnavailable", "None"]

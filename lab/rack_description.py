@@ -9,8 +9,8 @@ from ipaddress import IPv4Address
 from typing import Any, Final, Literal
 
 from lab.machine.machine import Accelerator, MachineSpec
-from provisioner.api.server import BootMethod
-from provisioner.api.values import Secret, parse_mac
+from provisioner.api.machinery.values import Secret, parse_mac
+from provisioner.api.servers.server import BootMethod
 
 ServerKind = Literal["BIOS", "UEFI", "PlainUEFI", "DPU", "ProxyDPU"]
 """A server by its firmware, PlainUEFI without a TPM; or a DPU: an arm64 machine with UEFI, in the server that is

@@ -19,7 +19,7 @@ from typing import Final
 
 import structlog
 
-from provisioner.api.errors import NeedsHuman
+from provisioner.api.machinery.errors import NeedsHuman
 from provisioner.boot.host.chroot import Chroot
 from provisioner.image.mirror import AptSource, read_sources
 

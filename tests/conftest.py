@@ -20,8 +20,8 @@ import structlog
 from hypothesis import HealthCheck, settings
 
 from lab.binaries.obtain import Binaries, find_binaries
-from provisioner.api.errors import NeedsHuman
-from provisioner.api.schema import API_VERSION
+from provisioner.api.machinery.errors import NeedsHuman
+from provisioner.api.machinery.schema import API_VERSION
 from tests.tools import CACHE, IN_CI, missing
 
 if TYPE_CHECKING:
@@ -153,7 +153,7 @@ def install(cluster: Cluster, *, without: str | None = None) -> None:
 
     without: a kind that is left out, by who shows what it is for.
     """
-    from provisioner.api.errors import Retryable
+    from provisioner.api.machinery.errors import Retryable
 
     deadline = time.monotonic() + 300
     while True:
@@ -228,7 +228,7 @@ def controller_account(account: Callable[[str], Cluster]) -> Cluster:
 def may_begin(account: Cluster) -> bool:
     """Rights are in force a moment after they were applied."""
     from provisioner.api import Server
-    from provisioner.api.errors import Refused
+    from provisioner.api.machinery.errors import Refused
     from provisioner.cluster.resources import of
 
     try:

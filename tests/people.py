@@ -10,7 +10,7 @@ from typing import Any
 
 from lab.control_plane.pki import Authority
 from lab.control_plane.plane import ControlPlane, render_kubeconfig
-from provisioner.api.errors import Refused
+from provisioner.api.machinery.errors import Refused
 from provisioner.cluster.client import Cluster
 from provisioner.cluster.resources import CLUSTER_ROLES, CONFIG_MAPS, NODES, ResourceType
 

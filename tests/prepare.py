@@ -14,7 +14,7 @@ from lab.binaries.etcd_tools import obtain_etcd_tools
 from lab.binaries.helm import obtain_helm
 from lab.cli.parts import Report, build_demo_image, demo_state, obtain_parts
 from lab.tools import ARM64_PACKAGES, obtain_tools
-from provisioner.api.errors import ProvisionerError
+from provisioner.api.machinery.errors import ProvisionerError
 from provisioner.cli.progress import Progress
 from provisioner.image.toolkit.build import obtain_toolkit
 from tests.ansible.hosts import PACKAGES as BOOT_HOST

@@ -17,7 +17,7 @@ from pathlib import Path
 from typing import Final
 
 from lab.binaries.cache import NAMES, VERSION, Report, architecture, fill
-from provisioner.api.errors import NeedsHuman
+from provisioner.api.machinery.errors import NeedsHuman
 from provisioner.image.golang.module import GO_REMEDY, PublishedModule
 
 MODULE: Final = PublishedModule(

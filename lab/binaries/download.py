@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Final, TypeVar
 
 from lab.binaries.cache import NAMES, VERSION, Report, architecture, fill
-from provisioner.api.errors import NeedsHuman
+from provisioner.api.machinery.errors import NeedsHuman
 
 RELEASE_URL: Final = "https://dl.k8s.io/release"
 CONNECT_SECONDS: Final = 5.0

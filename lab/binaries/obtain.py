@@ -16,7 +16,7 @@ from typing import Final
 from lab.binaries import build as binaries_build
 from lab.binaries import download as binaries_download
 from lab.binaries.cache import VERSION, Report, architecture, missing_in
-from provisioner.api.errors import NeedsHuman
+from provisioner.api.machinery.errors import NeedsHuman
 
 DEFAULT_CACHE: Final = Path("~/.cache/provisioner")
 OLDEST: Final = (1, 34)

@@ -17,7 +17,7 @@ import structlog
 from lab.bmc.handler import BmcHandler
 from lab.bmc.server_power import ServerPower
 from lab.machine.machine import MachineSpec
-from provisioner.api.values import Secret
+from provisioner.api.machinery.values import Secret
 
 log = structlog.get_logger()
 

@@ -30,7 +30,7 @@ from lab.machine.qemu import QemuMachine
 from lab.network import host_port_tap_name, tap_name
 from lab.rack_description import RackDescription, VirtualServer, from_json
 from lab.tools import Tools
-from provisioner.api.server import Architecture
+from provisioner.api.servers.server import Architecture
 
 log = structlog.get_logger()
 

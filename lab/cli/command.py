@@ -27,7 +27,7 @@ from lab.cli.parts import (
 from lab.cli.steps import STEPS, name_option
 from lab.cli.vpc import VPC_COMMANDS, clean
 from lab.demo.state import DemoState
-from provisioner.api.wording import quantity
+from provisioner.api.machinery.wording import quantity
 from provisioner.cli import printer
 from provisioner.cli.main import configure_logging, run_group
 from provisioner.cli.progress import Progress

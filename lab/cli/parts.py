@@ -10,8 +10,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final, get_args
 
-from provisioner.api.errors import NeedsHuman
-from provisioner.api.wording import quantity
+from provisioner.api.machinery.errors import NeedsHuman
+from provisioner.api.machinery.wording import quantity
 from provisioner.cli.progress import Progress
 
 if TYPE_CHECKING:
@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from lab.demo.state import DemoState
     from lab.rack import VirtualRack
     from lab.tools import Tools
-    from provisioner.api.server import Architecture
+    from provisioner.api.servers.server import Architecture
     from provisioner.image.build import Built
     from provisioner.image.finished.sign import SecretKey
 

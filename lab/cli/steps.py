@@ -11,7 +11,7 @@ from typing import Literal
 import click
 
 from lab.cli.parts import demo_state, describe_demo_rack, kubectl, obtain_parts
-from provisioner.api.errors import NeedsHuman
+from provisioner.api.machinery.errors import NeedsHuman
 from provisioner.cli import printer
 from provisioner.node.stop_signals import stop_on_signals
 
@@ -137,7 +137,7 @@ def reimage_node(name: str, server: str, image: str, by: str, job_seconds: int, 
     from lab.demo import maintenance as demo_maintenance
     from lab.demo import up as demo_up
     from provisioner.api import Maintenance, Server
-    from provisioner.api.node_contract import POWER_CYCLE_REQUESTED, REIMAGE_REQUESTED
+    from provisioner.api.nodes.contract import POWER_CYCLE_REQUESTED, REIMAGE_REQUESTED
     from provisioner.cluster.client import BUSY_SECONDS, Cluster
 
     state = demo_state(name)

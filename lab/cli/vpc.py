@@ -19,7 +19,7 @@ from lab.cli.parts import (
     run_step,
 )
 from lab.demo.state import DemoState, is_running
-from provisioner.api.errors import NeedsHuman
+from provisioner.api.machinery.errors import NeedsHuman
 from provisioner.cli import printer
 from provisioner.cli.progress import Progress
 from provisioner.node.stop_signals import stop_on_signals

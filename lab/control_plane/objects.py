@@ -7,7 +7,7 @@ import json
 import ssl
 from urllib.parse import urlsplit
 
-from provisioner.api.errors import NeedsHuman
+from provisioner.api.machinery.errors import NeedsHuman
 from provisioner.cli.control_plane.objects import CLUSTER_OBJECTS
 
 

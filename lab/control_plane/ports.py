@@ -8,7 +8,7 @@ import socket
 from pathlib import Path
 from typing import Final
 
-from provisioner.api.errors import NeedsHuman
+from provisioner.api.machinery.errors import NeedsHuman
 
 LENT: Final = Path("/proc/sys/net/ipv4/ip_local_port_range")
 FIRST, LAST = 12000, 29999

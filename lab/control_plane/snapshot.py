@@ -10,7 +10,7 @@ from typing import Final
 
 from lab.binaries.etcd_tools import EtcdTools
 from lab.control_plane.plane import ControlPlane
-from provisioner.api.errors import NeedsHuman
+from provisioner.api.machinery.errors import NeedsHuman
 
 BUMP: Final = 1_000_000_000
 """More than any etcd counts up between a snapshot and its restoration: a week at 1,500 writes a second."""

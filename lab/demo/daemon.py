@@ -22,7 +22,7 @@ from lab.control_plane.plane import ControlPlane
 from lab.demo.state import ADDRESS, INTERFACE, DemoState, process_start_time
 from lab.rack import VirtualRack
 from lab.tools import Tools
-from provisioner.api.errors import ProvisionerError
+from provisioner.api.machinery.errors import ProvisionerError
 from provisioner.cluster.client import Cluster
 
 log = structlog.get_logger()

@@ -12,7 +12,7 @@ from pathlib import Path
 
 from lab.control_plane.pki import Authority, KeyPair
 from lab.demo.state import ADDRESS
-from provisioner.api.values import Secret
+from provisioner.api.machinery.values import Secret
 
 
 @dataclass(frozen=True)

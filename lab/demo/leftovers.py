@@ -15,7 +15,7 @@ from typing import Final
 import structlog
 
 from lab.network import LabNetwork, processes_in
-from provisioner.api.errors import NeedsHuman
+from provisioner.api.machinery.errors import NeedsHuman
 
 log = structlog.get_logger()
 

@@ -9,9 +9,9 @@ from collections.abc import Callable, Mapping
 from datetime import UTC, datetime
 from typing import Final, TextIO
 
-from provisioner.api.errors import Retryable
-from provisioner.api.maintenance import FINAL_PHASES, Maintenance
-from provisioner.api.meta import parse_time, rfc3339
+from provisioner.api.machinery.errors import Retryable
+from provisioner.api.machinery.meta import parse_time, rfc3339
+from provisioner.api.nodes.maintenance import FINAL_PHASES, Maintenance
 
 INTERVAL_SECONDS: Final = 0.5
 

@@ -8,10 +8,10 @@ from collections.abc import Callable, Mapping, Sequence
 from datetime import UTC, datetime
 from typing import Final, TextIO
 
-from provisioner.api.boot_timeline import boot_timeline, format_timeline
-from provisioner.api.conditions import find_condition, is_true
-from provisioner.api.errors import Retryable
-from provisioner.api.server import Server
+from provisioner.api.machinery.conditions import find_condition, is_true
+from provisioner.api.machinery.errors import Retryable
+from provisioner.api.servers.boot_timeline import boot_timeline, format_timeline
+from provisioner.api.servers.server import Server
 from provisioner.rules.cause import find_cause
 
 INTERVAL_SECONDS: Final = 0.5

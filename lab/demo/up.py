@@ -18,7 +18,7 @@ from lab.machine.machine import EMULATED_KERNEL_ARGUMENTS
 from lab.network import LabNetwork
 from lab.rack import VirtualRack
 from provisioner.api import Server
-from provisioner.api.errors import NeedsHuman
+from provisioner.api.machinery.errors import NeedsHuman
 from provisioner.cluster.client import Cluster
 from provisioner.cluster.resources import JOBS, PODS, of
 

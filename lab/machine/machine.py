@@ -7,8 +7,8 @@ from pathlib import Path
 from typing import Final, Literal
 
 from lab.machine import nvram
-from provisioner.api.server import Architecture
-from provisioner.api.values import MacAddress
+from provisioner.api.machinery.values import MacAddress
+from provisioner.api.servers.server import Architecture
 
 Firmware = Literal["BIOS", "UEFI"]
 Accelerator = Literal["kvm", "tcg"]

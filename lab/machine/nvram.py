@@ -11,7 +11,7 @@ from collections.abc import Sequence
 from typing import Final
 
 from lab.machine.variable_store import Variable, append_variables
-from provisioner.api.values import MacAddress
+from provisioner.api.machinery.values import MacAddress
 
 _LOAD_OPTION_ACTIVE: Final = 0x01
 

@@ -26,7 +26,7 @@ from lab.machine.machine import (
 from lab.machine.qmp import MonitorGone, QmpClient
 from lab.machine.swtpm import SoftwareTpm
 from lab.tools import Tools
-from provisioner.api.errors import Retryable
+from provisioner.api.machinery.errors import Retryable
 
 log = structlog.get_logger()
 

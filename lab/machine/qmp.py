@@ -11,7 +11,7 @@ from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any, Final
 
-from provisioner.api.errors import Retryable
+from provisioner.api.machinery.errors import Retryable
 
 _REPLY_SECONDS: Final = 10.0
 _MAX_SOCKET_PATH_BYTES: Final = 107

@@ -19,7 +19,7 @@ from typing import Final
 from lab.child_process import LabProcess
 from lab.machine.machine import MachineFiles
 from lab.tools import Tools
-from provisioner.api.errors import Retryable
+from provisioner.api.machinery.errors import Retryable
 
 _START_SECONDS: Final = 30.0
 _GET_CAPABILITY: Final = (1).to_bytes(4, "big")

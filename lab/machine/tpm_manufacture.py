@@ -19,7 +19,7 @@ from cryptography.hazmat.primitives import serialization
 
 from lab.machine.machine import MachineFiles
 from lab.tools import Tools
-from provisioner.api.errors import NeedsHuman
+from provisioner.api.machinery.errors import NeedsHuman
 
 log = structlog.get_logger()
 

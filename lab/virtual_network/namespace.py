@@ -7,7 +7,7 @@ from collections.abc import Callable
 from typing import Any, Final, TypeVar
 
 from lab.virtual_network.echo import Echoes, echo
-from provisioner.api.errors import NeedsHuman
+from provisioner.api.machinery.errors import NeedsHuman
 from provisioner.network.agent import namespaces
 
 T = TypeVar("T")

@@ -23,7 +23,7 @@ from lab.vpc_demo import site
 from lab.vpc_demo.greeter import greet, listen
 from lab.vpc_demo.network import dpu_of, host_of
 from provisioner.api import VPC, DPUNetwork
-from provisioner.api.errors import NeedsHuman
+from provisioner.api.machinery.errors import NeedsHuman
 from provisioner.cluster.client import Cluster
 from provisioner.cluster.resources import of
 

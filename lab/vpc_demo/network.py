@@ -12,7 +12,7 @@ from lab.network import BRIDGE, LabNetwork
 from lab.virtual_network.namespace import Namespace
 from lab.virtual_network.rack import DPU, Host, Rack
 from lab.vpc_demo import site
-from provisioner.api.errors import NeedsHuman
+from provisioner.api.machinery.errors import NeedsHuman
 
 
 def require_programs(find: Callable[[str], str | None] = shutil.which) -> None:

@@ -8,7 +8,7 @@ from collections.abc import Mapping
 from typing import Any, Final
 
 from lab.virtual_network.rack import DPU
-from provisioner.api.errors import NeedsHuman
+from provisioner.api.machinery.errors import NeedsHuman
 
 Shown = Mapping[str, Mapping[str, list[Any]]]
 """Of each place, lists by kind."""

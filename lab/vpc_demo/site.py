@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from typing import Any, Final
 
 from lab.virtual_network.rack import mac_of
-from provisioner.api.schema import API_VERSION
+from provisioner.api.machinery.schema import API_VERSION
 
 Object = dict[str, Any]
 

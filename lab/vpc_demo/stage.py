@@ -17,9 +17,9 @@ from lab.vpc_demo.network import dpu_of, host_of
 from lab.vpc_demo.packets import connect, ping, send_as
 from lab.vpc_demo.trial import CHANGE_SECONDS, HEARD, NOT_HEARD, Result, Trial, carry_out
 from provisioner.api import VPC, VPCAttachment
-from provisioner.api.codec import decode
-from provisioner.api.conditions import find_condition
-from provisioner.api.errors import NeedsHuman
+from provisioner.api.machinery.codec import decode
+from provisioner.api.machinery.conditions import find_condition
+from provisioner.api.machinery.errors import NeedsHuman
 from provisioner.cluster.client import Cluster
 from provisioner.cluster.resources import of
 

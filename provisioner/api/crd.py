@@ -17,8 +17,8 @@ import yaml
 
 from provisioner import __version__
 from provisioner.api import KINDS
-from provisioner.api.meta import Resource
-from provisioner.api.schema import GROUP, VERSION, CelRule, Column, FieldSchema, Kind, json_name
+from provisioner.api.machinery.meta import Resource
+from provisioner.api.machinery.schema import GROUP, VERSION, CelRule, Column, FieldSchema, Kind, json_name
 
 CATEGORY: Final = "provisioner"
 """`kubectl get provisioner` lists every kind of the project."""

@@ -5,8 +5,8 @@ from __future__ import annotations
 import hashlib
 from typing import Final
 
-from provisioner.api.errors import Refused
-from provisioner.api.values import Sha256Digest
+from provisioner.api.machinery.errors import Refused
+from provisioner.api.machinery.values import Sha256Digest
 from provisioner.attestation.tpm.wire import MalformedTpmData, StructureReader
 
 MOST_SECTIONS: Final = 96

@@ -11,8 +11,8 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Final
 
-from provisioner.api.errors import Refused
-from provisioner.api.values import Sha256Digest
+from provisioner.api.machinery.errors import Refused
+from provisioner.api.machinery.values import Sha256Digest
 from provisioner.attestation.event_log.compare import ExpectedEvent, first_difference, short
 from provisioner.attestation.event_log.parse import Event, EventLog
 from provisioner.attestation.event_log.replay import measured

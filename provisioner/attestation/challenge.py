@@ -18,8 +18,8 @@ from typing import Any, Final
 from cryptography.exceptions import InvalidTag
 from cryptography.hazmat.primitives.ciphers.aead import AESGCM
 
-from provisioner.api.errors import Refused
-from provisioner.api.values import SecretBytes
+from provisioner.api.machinery.errors import Refused
+from provisioner.api.machinery.values import SecretBytes
 from provisioner.attestation.credential import make_credential
 from provisioner.attestation.outcome import EvidenceRefused, Reason
 from provisioner.attestation.tpm.public import PublicArea

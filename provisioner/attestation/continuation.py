@@ -14,7 +14,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Final
 
-from provisioner.api.values import Sha256Digest
+from provisioner.api.machinery.values import Sha256Digest
 from provisioner.attestation.challenge import public_area_sha256
 from provisioner.attestation.event_log.compare import short
 from provisioner.attestation.event_log.replay import extend

@@ -17,7 +17,7 @@ from cryptography.hazmat.primitives.asymmetric import ec, padding, rsa
 from cryptography.hazmat.primitives.ciphers import Cipher
 from cryptography.hazmat.primitives.ciphers.algorithms import AES
 
-from provisioner.api.values import SecretBytes
+from provisioner.api.machinery.values import SecretBytes
 from provisioner.attestation.tpm.public import PublicArea
 from provisioner.attestation.tpm.wire import sized, uint32
 

@@ -15,8 +15,8 @@ from cryptography import x509
 from cryptography.hazmat.primitives.asymmetric import rsa
 from cryptography.hazmat.primitives.serialization import Encoding, PublicFormat
 
-from provisioner.api.errors import Refused
-from provisioner.api.values import Sha256Digest
+from provisioner.api.machinery.errors import Refused
+from provisioner.api.machinery.values import Sha256Digest
 from provisioner.attestation.tpm.public import PublicArea
 from provisioner.attestation.vendor_certificate import LOOKED_AT, UNREADABLE, VendorCertificate, read_certificate
 

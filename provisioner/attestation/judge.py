@@ -14,7 +14,7 @@ from enum import StrEnum
 
 from cryptography import x509
 
-from provisioner.api.values import Sha256Digest
+from provisioner.api.machinery.values import Sha256Digest
 from provisioner.attestation.boot import ExpectedBoot as ExpectedBoot
 from provisioner.attestation.boot import judge_boot
 from provisioner.attestation.challenge import QUOTED_PCRS, ChallengeState, activation_proof, public_area_sha256

@@ -13,8 +13,8 @@ from dataclasses import dataclass
 from functools import cached_property
 from typing import Any, Final
 
-from provisioner.api.errors import Refused
-from provisioner.api.values import Sha256Digest, parse_digest
+from provisioner.api.machinery.errors import Refused
+from provisioner.api.machinery.values import Sha256Digest, parse_digest
 from provisioner.attestation.authenticode import authenticode_sha256 as authenticode_sha256
 from provisioner.attestation.event_log.compare import ExpectedEvent
 from provisioner.attestation.event_log.parse import LARGEST_LOG_BYTES, Event, EventLog, parse_event_log

@@ -11,7 +11,7 @@ from cryptography.hazmat.primitives.ciphers.aead import AESGCM
 from cryptography.hazmat.primitives.hashes import SHA256
 from cryptography.hazmat.primitives.kdf.hkdf import HKDF
 
-from provisioner.api.values import SecretBytes
+from provisioner.api.machinery.values import SecretBytes
 
 ALGORITHM: Final = "A256GCM"
 _INFO: Final = b"provisioner/join/configuration"

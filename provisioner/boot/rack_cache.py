@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from typing import Any, Final
 
 from provisioner.api import Rack
-from provisioner.api.conditions import find_condition
+from provisioner.api.machinery.conditions import find_condition
 from provisioner.cluster.source import conditions_of
 
 CACHE_AVAILABLE: Final = "CacheAvailable"

@@ -16,7 +16,7 @@ import click
 import structlog
 
 from provisioner import __version__
-from provisioner.api.errors import NeedsHuman, ProvisionerError
+from provisioner.api.machinery.errors import NeedsHuman, ProvisionerError
 from provisioner.cli import printer
 from provisioner.cli.core_dumps import forbid_core_dumps
 from provisioner.cli.environment import SERVICES, name_variables, unknown_variables

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import click
 
-from provisioner.api.wording import plain
+from provisioner.api.machinery.wording import plain
 
 
 def say(*lines: str, err: bool = False) -> None:

@@ -20,8 +20,8 @@ from typing import Any, Final
 import structlog
 import urllib3
 
-from provisioner.api.documents import Unreadable, read_bytes, read_yaml
-from provisioner.api.errors import NeedsHuman
+from provisioner.api.machinery.documents import Unreadable, read_bytes, read_yaml
+from provisioner.api.machinery.errors import NeedsHuman
 from provisioner.outbound.sockets import bound
 
 log = structlog.get_logger()

@@ -10,7 +10,7 @@ from typing import Any, Final, Literal, cast
 
 import structlog
 
-from provisioner.api.errors import Retryable
+from provisioner.api.machinery.errors import Retryable
 from provisioner.cluster.bounded_json import decode_shallow, decoding
 from provisioner.cluster.failures import Expired
 from provisioner.cluster.transport import Stream

@@ -10,10 +10,10 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Final, TypeVar
 
-from provisioner.api.codec import decode
-from provisioner.api.errors import Conflict, Forbidden, NotFound, Refused
-from provisioner.api.meta import Resource
-from provisioner.api.schema import GROUP, VERSION
+from provisioner.api.machinery.codec import decode
+from provisioner.api.machinery.errors import Conflict, Forbidden, NotFound, Refused
+from provisioner.api.machinery.meta import Resource
+from provisioner.api.machinery.schema import GROUP, VERSION
 from provisioner.cluster.bounded_json import LIST_BYTES, PAGE_BYTES
 from provisioner.cluster.failures import Busy, Expired, Inapplicable, Oversized
 from provisioner.cluster.json_patch import operations

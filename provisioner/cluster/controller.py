@@ -11,7 +11,7 @@ from typing import Final, Protocol
 
 import structlog
 
-from provisioner.api.errors import Conflict, NeedsHuman, Retryable
+from provisioner.api.machinery.errors import Conflict, NeedsHuman, Retryable
 from provisioner.cluster.work_queue import QueueObserver, WorkQueue
 from provisioner.outbound.bulkhead import NoRoom
 from provisioner.outbound.lanes import NeedsLane

@@ -21,8 +21,8 @@ from typing import Any, Final, Literal, Protocol
 
 import structlog
 
-from provisioner.api.errors import Conflict, Forbidden, NotFound, ProvisionerError, Retryable
-from provisioner.api.meta import rfc3339
+from provisioner.api.machinery.errors import Conflict, Forbidden, NotFound, ProvisionerError, Retryable
+from provisioner.api.machinery.meta import rfc3339
 from provisioner.cluster.client import Cluster
 from provisioner.cluster.patience import NotYetAllowed
 from provisioner.cluster.resources import EVENTS

@@ -16,7 +16,7 @@ from collections.abc import Mapping
 from http import HTTPStatus
 from typing import Any, Final, NoReturn
 
-from provisioner.api.errors import Conflict, Forbidden, NotFound, Refused, Retryable
+from provisioner.api.machinery.errors import Conflict, Forbidden, NotFound, Refused, Retryable
 
 MAX_RETRY_AFTER_SECONDS: Final = 300.0
 

@@ -20,8 +20,8 @@ from typing import Any, Final
 
 import structlog
 
-from provisioner.api.backoff import Backoff
-from provisioner.api.errors import ProvisionerError, Retryable
+from provisioner.api.machinery.backoff import Backoff
+from provisioner.api.machinery.errors import ProvisionerError, Retryable
 from provisioner.cluster.changes import WatchEvent, read_changes
 from provisioner.cluster.client import Cluster
 from provisioner.cluster.failures import Expired

@@ -18,8 +18,8 @@ from typing import Any, Final, Protocol
 
 import structlog
 
-from provisioner.api.errors import Conflict, NotFound, ProvisionerError
-from provisioner.api.meta import rfc3339_micro
+from provisioner.api.machinery.errors import Conflict, NotFound, ProvisionerError
+from provisioner.api.machinery.meta import rfc3339_micro
 from provisioner.cluster.client import Cluster
 from provisioner.cluster.resources import LEASES
 

@@ -7,8 +7,8 @@ from dataclasses import dataclass
 from datetime import datetime, timedelta
 from typing import Any, Final
 
-from provisioner.api.errors import ProvisionerError
-from provisioner.api.meta import read_time
+from provisioner.api.machinery.errors import ProvisionerError
+from provisioner.api.machinery.meta import read_time
 from provisioner.cluster.client import Cluster
 from provisioner.cluster.resources import LEASES, SYSTEM
 

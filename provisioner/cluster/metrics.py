@@ -22,11 +22,10 @@ from prometheus_client.core import Metric
 from prometheus_client.registry import Collector
 
 from provisioner.api import Server
-from provisioner.api.boot_stage import BOOT_STAGES
-from provisioner.api.boot_timeline import boot_timeline
-from provisioner.api.codec import decode
-from provisioner.api.errors import ProvisionerError
-from provisioner.api.maintenance import (
+from provisioner.api.machinery.codec import decode
+from provisioner.api.machinery.errors import ProvisionerError
+from provisioner.api.machinery.meta import parse_time
+from provisioner.api.nodes.maintenance import (
     ACTIONS,
     FINAL_PHASES,
     POLICIES,
@@ -35,8 +34,9 @@ from provisioner.api.maintenance import (
     MaintenancePhase,
     RebootMethod,
 )
-from provisioner.api.meta import parse_time
-from provisioner.api.server_status import OrderReason
+from provisioner.api.servers.boot_stage import BOOT_STAGES
+from provisioner.api.servers.boot_timeline import boot_timeline
+from provisioner.api.servers.server_status import OrderReason
 from provisioner.cluster.certificate_ends import CertificateCollector
 from provisioner.cluster.client import Cluster
 from provisioner.cluster.controller_meter import ControllerMeter, LeaseMeter, ProcessCollector

@@ -13,7 +13,7 @@ from typing import Any, Final
 from prometheus_client.core import Metric
 from prometheus_client.registry import Collector
 
-from provisioner.api.meta import read_time
+from provisioner.api.machinery.meta import read_time
 from provisioner.cluster.series import gauge
 from provisioner.cluster.source import Source, conditions_of
 

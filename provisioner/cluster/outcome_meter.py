@@ -10,7 +10,7 @@ from typing import Any, Final
 
 from prometheus_client import CollectorRegistry, Counter
 
-from provisioner.api.boot_stage import BOOT_STAGES, is_late
+from provisioner.api.servers.boot_stage import BOOT_STAGES, is_late
 from provisioner.cluster.series import PREFIX, born
 from provisioner.cluster.source import Source, conditions_of
 

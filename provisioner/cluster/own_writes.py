@@ -15,10 +15,10 @@ from datetime import datetime, timedelta
 from typing import Any, Final, TypeVar
 
 from provisioner.api import Server
-from provisioner.api.backoff import backoff_seconds, unspread
-from provisioner.api.codec import decode_shared, to_json
-from provisioner.api.errors import Conflict
-from provisioner.api.meta import Resource
+from provisioner.api.machinery.backoff import backoff_seconds, unspread
+from provisioner.api.machinery.codec import decode_shared, to_json
+from provisioner.api.machinery.errors import Conflict
+from provisioner.api.machinery.meta import Resource
 from provisioner.cluster.client import Cluster
 from provisioner.cluster.resources import ResourceType, of
 from provisioner.cluster.source import Source

@@ -14,8 +14,8 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Final
 
-from provisioner.api.backoff import backoff_seconds
-from provisioner.api.errors import Forbidden, Retryable
+from provisioner.api.machinery.backoff import backoff_seconds
+from provisioner.api.machinery.errors import Forbidden, Retryable
 
 PATIENCE_SECONDS: Final = 30.0
 FORGET_SECONDS: Final = 900.0

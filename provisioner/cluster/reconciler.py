@@ -16,9 +16,9 @@ from dataclasses import dataclass
 from datetime import datetime
 from typing import Any, ClassVar, Final, Generic, TypeVar
 
-from provisioner.api.codec import decode_shared, to_json
-from provisioner.api.errors import NotFound
-from provisioner.api.meta import Condition, Resource
+from provisioner.api.machinery.codec import decode_shared, to_json
+from provisioner.api.machinery.errors import NotFound
+from provisioner.api.machinery.meta import Condition, Resource
 from provisioner.cluster.client import Cluster
 from provisioner.cluster.controller import Reconcile, Settling, requeue_after
 from provisioner.cluster.events import Events, EventType, Happened

@@ -6,8 +6,8 @@ from dataclasses import dataclass
 from typing import Final
 
 from provisioner.api import KINDS
-from provisioner.api.meta import Resource
-from provisioner.api.schema import GROUP, VERSION
+from provisioner.api.machinery.meta import Resource
+from provisioner.api.machinery.schema import GROUP, VERSION
 
 
 @dataclass(frozen=True)

@@ -15,12 +15,12 @@ from prometheus_client.core import Metric
 from prometheus_client.registry import Collector
 
 from provisioner.api import NodePool
-from provisioner.api.codec import decode_shared
-from provisioner.api.conditions import find_condition
-from provisioner.api.errors import ProvisionerError
-from provisioner.api.meta import read_time
-from provisioner.api.node_pool import NodePoolStatus
-from provisioner.api.rollout_status import RolloutOutcome, RolloutStage, RolloutStop
+from provisioner.api.machinery.codec import decode_shared
+from provisioner.api.machinery.conditions import find_condition
+from provisioner.api.machinery.errors import ProvisionerError
+from provisioner.api.machinery.meta import read_time
+from provisioner.api.pools.node_pool import NodePoolStatus
+from provisioner.api.pools.rollout_status import RolloutOutcome, RolloutStage, RolloutStop
 from provisioner.cluster.series import PREFIX, born, gauge
 from provisioner.cluster.source import Source
 

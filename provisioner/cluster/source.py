@@ -7,8 +7,8 @@ from collections.abc import Callable, Hashable, Iterable, Mapping
 from dataclasses import dataclass, fields
 from typing import Any, NamedTuple, Protocol, TypeVar
 
-from provisioner.api.codec import decode_shared
-from provisioner.api.meta import Resource
+from provisioner.api.machinery.codec import decode_shared
+from provisioner.api.machinery.meta import Resource
 
 R = TypeVar("R", bound=Resource)
 T = TypeVar("T")

@@ -19,7 +19,7 @@ from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
 from typing import Any, Final
 
-from provisioner.api.errors import Conflict, NeedsHuman, NotFound, Refused, Retryable
+from provisioner.api.machinery.errors import Conflict, NeedsHuman, NotFound, Refused, Retryable
 from provisioner.cluster.client import Cluster, Object
 from provisioner.cluster.resources import CRDS, ResourceType
 

@@ -20,7 +20,7 @@ import structlog
 import urllib3
 import yaml
 
-from provisioner.api.errors import NeedsHuman, Retryable
+from provisioner.api.machinery.errors import NeedsHuman, Retryable
 from provisioner.cluster.access import Access
 from provisioner.cluster.bounded_json import OBJECT_BYTES, read_list
 from provisioner.cluster.failures import Expired, Oversized, raise_failure

@@ -15,7 +15,7 @@ from collections import OrderedDict, deque
 from collections.abc import Callable
 from typing import Final, Protocol
 
-from provisioner.api.backoff import backoff_seconds
+from provisioner.api.machinery.backoff import backoff_seconds
 
 FIRST_RETRY_SECONDS: Final = 0.2
 LAST_RETRY_SECONDS: Final = 300.0

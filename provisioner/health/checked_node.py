@@ -7,8 +7,8 @@ from dataclasses import dataclass, field
 from datetime import datetime
 from typing import Any
 
-from provisioner.api.meta import read_time
-from provisioner.api.node_contract import read_boot_id
+from provisioner.api.machinery.meta import read_time
+from provisioner.api.nodes.contract import read_boot_id
 from provisioner.cluster.source import conditions_of
 
 

@@ -5,10 +5,10 @@ from __future__ import annotations
 from datetime import datetime
 from typing import Final
 
-from provisioner.api.codec import to_json
-from provisioner.api.conditions import condition_of, find_condition
-from provisioner.api.meta import Condition, ConditionStatus, rfc3339
-from provisioner.api.server import ServerStatus, Verification
+from provisioner.api.machinery.codec import to_json
+from provisioner.api.machinery.conditions import condition_of, find_condition
+from provisioner.api.machinery.meta import Condition, ConditionStatus, rfc3339
+from provisioner.api.servers.server import ServerStatus, Verification
 from provisioner.cluster.events import Happened
 from provisioner.health.checks.facts import NAME as FACTS_CHECK
 from provisioner.health.decision import CurrentRound, HealthDecision, JobOrder

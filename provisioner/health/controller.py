@@ -15,11 +15,11 @@ from typing import Any, Final
 import structlog
 
 from provisioner.api import Image, NodePool, Rack, Server
-from provisioner.api.codec import decode_shared
-from provisioner.api.maintenance import DISTURBING_PHASES
-from provisioner.api.meta import parse_time
-from provisioner.api.node_contract import NODE_FACTS_ANNOTATION, PREPARED_ORDER_ANNOTATION
-from provisioner.api.pool_settings import CHECK_NAMESPACE
+from provisioner.api.machinery.codec import decode_shared
+from provisioner.api.machinery.meta import parse_time
+from provisioner.api.nodes.contract import NODE_FACTS_ANNOTATION, PREPARED_ORDER_ANNOTATION
+from provisioner.api.nodes.maintenance import DISTURBING_PHASES
+from provisioner.api.pools.pool_settings import CHECK_NAMESPACE
 from provisioner.cluster.client import Cluster
 from provisioner.cluster.controller import Controller
 from provisioner.cluster.events import Events

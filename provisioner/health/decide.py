@@ -7,9 +7,9 @@ from datetime import datetime, timedelta
 from typing import Final
 
 from provisioner.api import NodePool
-from provisioner.api.meta import parse_time, rfc3339, rfc3339_micro
-from provisioner.api.server import Verification
-from provisioner.api.server_status import is_given_up
+from provisioner.api.machinery.meta import parse_time, rfc3339, rfc3339_micro
+from provisioner.api.servers.server import Verification
+from provisioner.api.servers.server_status import is_given_up
 from provisioner.health.checked_node import CheckedNode
 from provisioner.health.checks.look import look_at
 from provisioner.health.compose import compose, has_passed

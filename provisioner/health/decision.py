@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Any
 
-from provisioner.api.pool_settings import JobCheck
+from provisioner.api.pools.pool_settings import JobCheck
 from provisioner.cluster.reconciler import Said
 from provisioner.health.requests import RequestAnswer
 

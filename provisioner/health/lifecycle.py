@@ -17,9 +17,9 @@ The first that is true counts.
 from __future__ import annotations
 
 from provisioner.api import Server
-from provisioner.api.discovery import NAME_PREFIX
-from provisioner.api.node_contract import HOLD_TAINT, MAINTENANCE_TAINT, VERIFICATION_TAINT
-from provisioner.api.server import Lifecycle
+from provisioner.api.nodes.contract import HOLD_TAINT, MAINTENANCE_TAINT, VERIFICATION_TAINT
+from provisioner.api.servers.discovery import NAME_PREFIX
+from provisioner.api.servers.server import Lifecycle
 from provisioner.health.checked_node import CheckedNode
 from provisioner.health.situation import CheckInputs, boot_to_judge, is_held
 

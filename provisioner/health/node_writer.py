@@ -9,9 +9,9 @@ from typing import Any, Final
 import structlog
 
 from provisioner.api import Server
-from provisioner.api.codec import decode, decode_shared
-from provisioner.api.meta import rfc3339
-from provisioner.api.node_contract import PREPARED_ORDER_ANNOTATION
+from provisioner.api.machinery.codec import decode, decode_shared
+from provisioner.api.machinery.meta import rfc3339
+from provisioner.api.nodes.contract import PREPARED_ORDER_ANNOTATION
 from provisioner.cluster.client import Cluster
 from provisioner.cluster.events import Events
 from provisioner.cluster.json_patch import pointer

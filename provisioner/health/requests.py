@@ -10,9 +10,9 @@ from dataclasses import dataclass
 from datetime import datetime
 from typing import Literal
 
-from provisioner.api.meta import rfc3339
-from provisioner.api.node_contract import VERIFICATION_RELEASE_REQUESTED, VERIFICATION_RETRY_REQUESTED
-from provisioner.api.server import Server, Verification
+from provisioner.api.machinery.meta import rfc3339
+from provisioner.api.nodes.contract import VERIFICATION_RELEASE_REQUESTED, VERIFICATION_RETRY_REQUESTED
+from provisioner.api.servers.server import Server, Verification
 from provisioner.health.checked_node import CheckedNode, ObservedCondition, find
 from provisioner.health.checks.finding import printable
 from provisioner.health.situation import joined_time

@@ -11,9 +11,9 @@ from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
 from typing import Final
 
-from provisioner.api.meta import parse_time, rfc3339_micro
-from provisioner.api.pool_settings import JobCheck
-from provisioner.api.server import CheckResult
+from provisioner.api.machinery.meta import parse_time, rfc3339_micro
+from provisioner.api.pools.pool_settings import JobCheck
+from provisioner.api.servers.server import CheckResult
 from provisioner.health.checks.finding import Finding, printable
 from provisioner.health.jobs.outcome import JobState
 from provisioner.health.situation import CheckInputs

@@ -7,9 +7,9 @@ from dataclasses import dataclass, field
 from datetime import datetime
 
 from provisioner.api import Image, NodePool, Server
-from provisioner.api.meta import parse_time
-from provisioner.api.node_contract import HOLD_REQUESTED
-from provisioner.api.pool_settings import JobCheck
+from provisioner.api.machinery.meta import parse_time
+from provisioner.api.nodes.contract import HOLD_REQUESTED
+from provisioner.api.pools.pool_settings import JobCheck
 from provisioner.health.checked_node import CheckedNode, find
 from provisioner.health.jobs.outcome import ABSENT, JobState
 from provisioner.rules.boot_order import has_fetched, is_ordered_boot, joined_boot_id

@@ -7,8 +7,8 @@ from dataclasses import dataclass
 from typing import Any
 
 from provisioner.api import Server
-from provisioner.api.conditions import is_true
-from provisioner.api.node_contract import HOLD_TAINT, PREPARED_ORDER_ANNOTATION, VERIFICATION_TAINT
+from provisioner.api.machinery.conditions import is_true
+from provisioner.api.nodes.contract import HOLD_TAINT, PREPARED_ORDER_ANNOTATION, VERIFICATION_TAINT
 from provisioner.health.checked_node import CheckedNode
 from provisioner.health.compose import VERIFIED
 from provisioner.health.situation import boot_to_judge, is_held

@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
 
-from provisioner.api.errors import NeedsHuman
+from provisioner.api.machinery.errors import NeedsHuman
 from provisioner.image.command import clean_environment, run
 from provisioner.image.foreign import ForeignPrograms
 from provisioner.image.gates.packages import records

@@ -17,9 +17,9 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
-from provisioner.api.errors import NeedsHuman, NotFound
-from provisioner.api.server import Architecture
-from provisioner.api.values import Sha256Digest
+from provisioner.api.machinery.errors import NeedsHuman, NotFound
+from provisioner.api.machinery.values import Sha256Digest
+from provisioner.api.servers.server import Architecture
 from provisioner.image.base import Base, build_base
 from provisioner.image.command import must_be_root, require
 from provisioner.image.driver.build import DriverTree, build_driver

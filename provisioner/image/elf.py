@@ -10,8 +10,8 @@ import struct
 from dataclasses import dataclass
 from typing import Final
 
-from provisioner.api.errors import Refused
-from provisioner.api.server import Architecture
+from provisioner.api.machinery.errors import Refused
+from provisioner.api.servers.server import Architecture
 
 _MACHINES: Final[dict[int, Architecture]] = {62: "x86_64", 183: "arm64"}
 _PT_LOAD, _PT_DYNAMIC, _PT_INTERP = 1, 2, 3

@@ -15,8 +15,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
 
-from provisioner.api.errors import NeedsHuman
-from provisioner.api.server import Architecture
+from provisioner.api.machinery.errors import NeedsHuman
+from provisioner.api.servers.server import Architecture
 from provisioner.image.elf import read_linkage
 
 BINFMT: Final = Path("/proc/sys/fs/binfmt_misc")

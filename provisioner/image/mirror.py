@@ -7,8 +7,8 @@ from collections.abc import Iterable
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from provisioner.api.errors import NotFound
-from provisioner.api.server import Architecture
+from provisioner.api.machinery.errors import NotFound
+from provisioner.api.servers.server import Architecture
 from provisioner.image.recipe import Distribution
 
 # Suites by which an entry is known to be an archive of the distribution (and not a vendor's own repository).

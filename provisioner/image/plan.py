@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from provisioner.api.server import Architecture
+from provisioner.api.servers.server import Architecture
 from provisioner.image.mirror import AptSource
 from provisioner.image.recipe import Distribution, Recipe
 

@@ -11,8 +11,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, get_args
 
-from provisioner.api.errors import NeedsHuman, NotFound
-from provisioner.api.server import Architecture
+from provisioner.api.machinery.errors import NeedsHuman, NotFound
+from provisioner.api.servers.server import Architecture
 from provisioner.image.driver.recipe import DriverRecipe as DriverRecipe
 from provisioner.image.driver.recipe import parse_driver
 from provisioner.image.gates.recipe import GateRules as GateRules

@@ -7,8 +7,8 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from pathlib import Path
 
-from provisioner.api.errors import NeedsHuman
-from provisioner.api.server import Architecture
+from provisioner.api.machinery.errors import NeedsHuman
+from provisioner.api.servers.server import Architecture
 from provisioner.image.base import compile_tree
 from provisioner.image.command import clean_environment
 from provisioner.image.containerd.archive import PinnedArchive, read_archive

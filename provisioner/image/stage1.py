@@ -6,7 +6,7 @@ import os
 import subprocess
 from pathlib import Path
 
-from provisioner.api.errors import NeedsHuman
+from provisioner.api.machinery.errors import NeedsHuman
 from provisioner.image import cpio
 from provisioner.image.base import Base
 from provisioner.image.command import run

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from provisioner.api.errors import NeedsHuman, NotFound
+from provisioner.api.machinery.errors import NeedsHuman, NotFound
 
 
 @dataclass(frozen=True)

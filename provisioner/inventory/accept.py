@@ -7,10 +7,10 @@ from dataclasses import dataclass
 from typing import Any, Final
 
 from provisioner.api import NodePool, Rack, Server
-from provisioner.api.codec import to_json
-from provisioner.api.discovery import is_discovered
-from provisioner.api.errors import Refused
-from provisioner.api.values import normal_system_uuid
+from provisioner.api.machinery.codec import to_json
+from provisioner.api.machinery.errors import Refused
+from provisioner.api.machinery.values import normal_system_uuid
+from provisioner.api.servers.discovery import is_discovered
 from provisioner.inventory.addresses.subnets import choose_subnet
 from provisioner.inventory.register import FieldChange
 from provisioner.rules.assigned_image import released_image_name

@@ -15,8 +15,8 @@ from typing import Any, Final
 import structlog
 
 from provisioner.api import Rack, Server
-from provisioner.api.codec import decode_shared
-from provisioner.api.conditions import find_condition
+from provisioner.api.machinery.codec import decode_shared
+from provisioner.api.machinery.conditions import find_condition
 from provisioner.cluster.client import Cluster
 from provisioner.cluster.controller import Controller
 from provisioner.cluster.events import Events, Happened

@@ -10,9 +10,9 @@ from ipaddress import IPv4Network
 from typing import Any
 
 from provisioner.api import Rack
-from provisioner.api.codec import to_json
-from provisioner.api.conditions import condition_of
-from provisioner.api.wording import quantity
+from provisioner.api.machinery.codec import to_json
+from provisioner.api.machinery.conditions import condition_of
+from provisioner.api.machinery.wording import quantity
 from provisioner.cluster.source import Lookup, is_true_in
 
 Object = Mapping[str, Any]

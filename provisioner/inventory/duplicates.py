@@ -11,8 +11,8 @@ from typing import Any, Final, NamedTuple
 from urllib.parse import urlsplit
 
 from provisioner.api import Server
-from provisioner.api.discovery import NAME_PREFIX
-from provisioner.api.values import is_placeholder_serial, is_placeholder_uuid, normal_system_uuid
+from provisioner.api.machinery.values import is_placeholder_serial, is_placeholder_uuid, normal_system_uuid
+from provisioner.api.servers.discovery import NAME_PREFIX
 from provisioner.inventory.lists.bmc_address import bracketed
 from provisioner.inventory.lists.entries import CHASSIS_ANNOTATION, ListEntry, Mistake, Origin
 

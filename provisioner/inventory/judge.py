@@ -8,9 +8,9 @@ from datetime import datetime
 from typing import Any, Final
 
 from provisioner.api import Condition, Rack, Server
-from provisioner.api.codec import to_json
-from provisioner.api.conditions import condition_of
-from provisioner.api.discovery import NAME_PREFIX
+from provisioner.api.machinery.codec import to_json
+from provisioner.api.machinery.conditions import condition_of
+from provisioner.api.servers.discovery import NAME_PREFIX
 from provisioner.inventory.addresses.allocate import Allocation, Holders, LowestFree, NoAddress, allocate, scan
 
 LOOK_AGAIN_SECONDS: Final = 15.0

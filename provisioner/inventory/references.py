@@ -6,8 +6,8 @@ from collections.abc import Collection, Iterable, Mapping, Sequence
 from ipaddress import AddressValueError, IPv4Address
 
 from provisioner.api import Rack
-from provisioner.api.codec import decode
-from provisioner.api.errors import Refused
+from provisioner.api.machinery.codec import decode
+from provisioner.api.machinery.errors import Refused
 from provisioner.inventory.addresses.subnets import choose_subnet, why_unusable
 from provisioner.inventory.lists.entries import ListEntry, Mistake
 

@@ -13,7 +13,7 @@ from dataclasses import dataclass, field, replace
 from typing import Any, Final, Literal
 
 from provisioner.api import Server
-from provisioner.api.server import Acceptance
+from provisioner.api.servers.server import Acceptance
 from provisioner.inventory.duplicates import claims_of, is_waiting_stranger
 from provisioner.inventory.lists.entries import ListEntry, Origin
 

@@ -12,10 +12,18 @@ from functools import partial
 from typing import Any, Final, TypeVar
 
 from provisioner.api import NodePool, Rack, Server
-from provisioner.api.backoff import Backoff
-from provisioner.api.codec import decode
-from provisioner.api.errors import Conflict, Forbidden, NeedsHuman, NotFound, ProvisionerError, Refused, Retryable
-from provisioner.api.server import Acceptance
+from provisioner.api.machinery.backoff import Backoff
+from provisioner.api.machinery.codec import decode
+from provisioner.api.machinery.errors import (
+    Conflict,
+    Forbidden,
+    NeedsHuman,
+    NotFound,
+    ProvisionerError,
+    Refused,
+    Retryable,
+)
+from provisioner.api.servers.server import Acceptance
 from provisioner.cluster.client import Cluster
 from provisioner.cluster.resources import BMC_SECRETS, SECRETS, of
 from provisioner.inventory.duplicates import find_duplicates

@@ -11,8 +11,8 @@ from dataclasses import dataclass
 from typing import Any
 
 from provisioner.api import AddressBlock, Maintenance, Rack, Server
-from provisioner.api.codec import encode
-from provisioner.api.maintenance import FINAL_PHASES
+from provisioner.api.machinery.codec import encode
+from provisioner.api.nodes.maintenance import FINAL_PHASES
 
 Body = Mapping[str, Any]
 

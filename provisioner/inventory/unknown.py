@@ -14,9 +14,17 @@ from typing import Any, Final
 import structlog
 
 from provisioner.api import Server
-from provisioner.api.discovery import NAME_PREFIX, RackPlace, Waiting, give_way, is_untouched, is_waiting, place_of
-from provisioner.api.errors import Conflict, Refused
-from provisioner.api.meta import parse_time
+from provisioner.api.machinery.errors import Conflict, Refused
+from provisioner.api.machinery.meta import parse_time
+from provisioner.api.servers.discovery import (
+    NAME_PREFIX,
+    RackPlace,
+    Waiting,
+    give_way,
+    is_untouched,
+    is_waiting,
+    place_of,
+)
 from provisioner.cluster.client import Cluster
 from provisioner.cluster.controller import Controller
 from provisioner.cluster.resources import of

@@ -6,7 +6,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from provisioner.api.wording import quantity
+from provisioner.api.machinery.wording import quantity
 from provisioner.cluster.source import is_true_in
 from provisioner.cluster.trim import IDENTITY, MOST_ENTRIES, picked
 from provisioner.jobs.pods import Pod, labels_of

@@ -6,9 +6,9 @@ from collections.abc import Callable, Collection, Mapping
 from datetime import datetime
 from typing import Any, Final
 
-from provisioner.api.codec import encode
-from provisioner.api.node_pool import NodePool
-from provisioner.api.server import Server
+from provisioner.api.machinery.codec import encode
+from provisioner.api.pools.node_pool import NodePool
+from provisioner.api.servers.server import Server
 from provisioner.cluster.client import Cluster
 from provisioner.cluster.events import Events
 from provisioner.cluster.resources import SLURM_SECRETS

@@ -11,8 +11,8 @@ from dataclasses import dataclass, field, replace
 from datetime import datetime
 from typing import Protocol
 
-from provisioner.api.node_pool import NodePool
-from provisioner.api.server import Server
+from provisioner.api.pools.node_pool import NodePool
+from provisioner.api.servers.server import Server
 from provisioner.jobs.work import JobKind, Work
 
 

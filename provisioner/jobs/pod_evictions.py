@@ -10,8 +10,8 @@ from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime
 
-from provisioner.api.meta import rfc3339
-from provisioner.api.wording import some
+from provisioner.api.machinery.meta import rfc3339
+from provisioner.api.machinery.wording import some
 from provisioner.jobs.budgets import DisruptionBudget, budgets_of, too_small_for
 from provisioner.jobs.pod_jobs import PodJob
 from provisioner.jobs.pods import Pod, grace_end, is_evictable, is_overdue, is_terminating, key_of, node_of

@@ -6,8 +6,8 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime
 
-from provisioner.api.meta import rfc3339
-from provisioner.api.wording import quantity
+from provisioner.api.machinery.meta import rfc3339
+from provisioner.api.machinery.wording import quantity
 from provisioner.jobs.free import PodRequests, requests_on
 from provisioner.jobs.gangs import Gang, gang_of
 from provisioner.jobs.pods import (

@@ -9,10 +9,10 @@ from typing import Final
 
 import structlog
 
-from provisioner.api.errors import Conflict, NotFound, Refused, Retryable
-from provisioner.api.meta import parse_time, rfc3339
-from provisioner.api.node_contract import POD_WARNING_ANNOTATION
-from provisioner.api.node_pool import NodePool
+from provisioner.api.machinery.errors import Conflict, NotFound, Refused, Retryable
+from provisioner.api.machinery.meta import parse_time, rfc3339
+from provisioner.api.nodes.contract import POD_WARNING_ANNOTATION
+from provisioner.api.pools.node_pool import NodePool
 from provisioner.cluster.client import Cluster
 from provisioner.cluster.events import Events
 from provisioner.cluster.resources import POD_DISRUPTION_BUDGETS, PODS

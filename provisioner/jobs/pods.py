@@ -9,15 +9,15 @@ from functools import lru_cache
 from itertools import islice
 from typing import Any, Final
 
-from provisioner.api.errors import Refused
-from provisioner.api.meta import parse_time
-from provisioner.api.node_contract import (
+from provisioner.api.machinery.errors import Refused
+from provisioner.api.machinery.meta import parse_time
+from provisioner.api.nodes.contract import (
     DO_NOT_DISRUPT_ANNOTATION,
     FOREIGN_DO_NOT_DISRUPT_ANNOTATIONS,
     POD_WARNING_ANNOTATION,
 )
-from provisioner.api.node_pool import NodePool
-from provisioner.api.pool_settings import PodJobs
+from provisioner.api.pools.node_pool import NodePool
+from provisioner.api.pools.pool_settings import PodJobs
 from provisioner.cluster.source import conditions_of
 from provisioner.cluster.trim import IDENTITY, MOST_ENTRIES, VALUE_LETTERS, controller_of, picked
 from provisioner.jobs.gangs import GANG_ANNOTATIONS, GANG_LABELS, gang_of

@@ -7,9 +7,9 @@ from dataclasses import dataclass
 from datetime import datetime
 from typing import Literal, Protocol
 
-from provisioner.api.errors import Retryable
-from provisioner.api.node_pool import NodePool
-from provisioner.api.server import Server
+from provisioner.api.machinery.errors import Retryable
+from provisioner.api.pools.node_pool import NodePool
+from provisioner.api.servers.server import Server
 
 JobKind = Literal["Pod", "PodGroup", "SlurmJob"]
 

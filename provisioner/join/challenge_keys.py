@@ -18,9 +18,9 @@ from typing import Any, Final
 
 import structlog
 
-from provisioner.api.errors import Retryable
-from provisioner.api.meta import read_time, rfc3339
-from provisioner.api.values import SecretBytes
+from provisioner.api.machinery.errors import Retryable
+from provisioner.api.machinery.meta import read_time, rfc3339
+from provisioner.api.machinery.values import SecretBytes
 from provisioner.attestation.challenge import KEY_BYTES, ChallengeKeys
 from provisioner.cluster.client import Cluster
 from provisioner.cluster.resources import ATTESTATION_SECRETS, SECRETS

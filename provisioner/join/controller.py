@@ -8,8 +8,8 @@ from datetime import UTC, datetime
 from typing import Any, Final
 
 from provisioner.api import NodePool, Rack, Server
-from provisioner.api.errors import NotFound
-from provisioner.api.node_contract import PREPARED_ORDER_ANNOTATION
+from provisioner.api.machinery.errors import NotFound
+from provisioner.api.nodes.contract import PREPARED_ORDER_ANNOTATION
 from provisioner.cluster.client import Cluster
 from provisioner.cluster.controller import Controller
 from provisioner.cluster.events import Events

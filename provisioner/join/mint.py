@@ -12,8 +12,8 @@ from dataclasses import dataclass
 from datetime import datetime, timedelta
 from typing import Any, Final
 
-from provisioner.api.meta import rfc3339
-from provisioner.api.values import Secret
+from provisioner.api.machinery.meta import rfc3339
+from provisioner.api.machinery.values import Secret
 
 MAX_TOKEN_TTL_SECONDS: Final = 600
 TOKEN_NAMESPACE: Final = "kube-system"  # noqa: S105 (a place, not a password)

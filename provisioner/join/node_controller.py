@@ -10,13 +10,13 @@ from typing import Any, Final
 
 import structlog
 
-from provisioner.api.codec import to_json
-from provisioner.api.conditions import condition_of, find_condition
-from provisioner.api.errors import Conflict, Refused
-from provisioner.api.meta import Condition
-from provisioner.api.node_pool import NodePool
-from provisioner.api.rack import Rack
-from provisioner.api.server import Server
+from provisioner.api.machinery.codec import to_json
+from provisioner.api.machinery.conditions import condition_of, find_condition
+from provisioner.api.machinery.errors import Conflict, Refused
+from provisioner.api.machinery.meta import Condition
+from provisioner.api.pools.node_pool import NodePool
+from provisioner.api.servers.rack import Rack
+from provisioner.api.servers.server import Server
 from provisioner.cluster.client import Cluster
 from provisioner.cluster.events import Events
 from provisioner.cluster.json_patch import pointer

@@ -15,12 +15,12 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any, Final
 
-from provisioner.api.codec import to_json
-from provisioner.api.conditions import find_condition
-from provisioner.api.node_contract import PREPARED_ORDER_ANNOTATION, VERIFICATION_TAINT
-from provisioner.api.node_pool import NodePool
-from provisioner.api.rack import Rack
-from provisioner.api.server import Server
+from provisioner.api.machinery.codec import to_json
+from provisioner.api.machinery.conditions import find_condition
+from provisioner.api.nodes.contract import PREPARED_ORDER_ANNOTATION, VERIFICATION_TAINT
+from provisioner.api.pools.node_pool import NodePool
+from provisioner.api.servers.rack import Rack
+from provisioner.api.servers.server import Server
 from provisioner.cluster.trim import VALUE_LETTERS, picked
 
 MANAGER: Final = "provisioner-join"

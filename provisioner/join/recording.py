@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from provisioner.api.server import Server
+from provisioner.api.servers.server import Server
 from provisioner.cluster.resources import of
 
 

@@ -12,7 +12,7 @@ from typing import Any, Final
 
 import structlog
 
-from provisioner.api.errors import Refused
+from provisioner.api.machinery.errors import Refused
 from provisioner.cluster.client import Cluster
 from provisioner.cluster.resources import SECRETS
 from provisioner.join.mint import TOKEN_NAMESPACE, token_secret_name

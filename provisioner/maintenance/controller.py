@@ -17,9 +17,9 @@ from typing import Final
 import structlog
 
 from provisioner.api import Maintenance, NodePool, Server
-from provisioner.api.codec import decode, to_json
-from provisioner.api.errors import Conflict, Refused, Retryable
-from provisioner.api.maintenance import DISTURBING_PHASES, FINAL_PHASES
+from provisioner.api.machinery.codec import decode, to_json
+from provisioner.api.machinery.errors import Conflict, Refused, Retryable
+from provisioner.api.nodes.maintenance import DISTURBING_PHASES, FINAL_PHASES
 from provisioner.cluster.client import Cluster
 from provisioner.cluster.controller import Controller
 from provisioner.cluster.events import Events

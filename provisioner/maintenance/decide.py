@@ -11,7 +11,7 @@ from dataclasses import replace
 from datetime import datetime, timedelta
 from typing import Final
 
-from provisioner.api.maintenance import FINAL_PHASES, RELEASE_FINALIZER, MaintenanceStatus
+from provisioner.api.nodes.maintenance import FINAL_PHASES, RELEASE_FINALIZER, MaintenanceStatus
 from provisioner.maintenance.facts import MaintenanceFacts
 from provisioner.maintenance.phases.claiming import decide_claiming, decide_drained, decide_draining
 from provisioner.maintenance.phases.ends import find_end

@@ -16,18 +16,18 @@ from typing import Any, Final
 import structlog
 
 from provisioner.api import Maintenance
-from provisioner.api.codec import to_json
-from provisioner.api.errors import Conflict, NotFound, Refused, Retryable
-from provisioner.api.maintenance import FINAL_PHASES, RELEASE_FINALIZER, MaintenanceStatus, Requestor
-from provisioner.api.meta import rfc3339_micro
-from provisioner.api.node_contract import (
+from provisioner.api.machinery.codec import to_json
+from provisioner.api.machinery.errors import Conflict, NotFound, Refused, Retryable
+from provisioner.api.machinery.meta import rfc3339_micro
+from provisioner.api.machinery.schema import API_VERSION
+from provisioner.api.machinery.wording import quantity
+from provisioner.api.nodes.contract import (
     BOOT_INTENT_ANNOTATION,
     MAINTENANCE_CONDITIONS,
     MAINTENANCE_TAINT,
     MaintenanceEffect,
 )
-from provisioner.api.schema import API_VERSION
-from provisioner.api.wording import quantity
+from provisioner.api.nodes.maintenance import FINAL_PHASES, RELEASE_FINALIZER, MaintenanceStatus, Requestor
 from provisioner.cluster.client import Cluster
 from provisioner.cluster.events import Events
 from provisioner.cluster.json_patch import pointer

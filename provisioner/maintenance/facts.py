@@ -8,8 +8,8 @@ from datetime import datetime
 from typing import Any, Final
 
 from provisioner.api import Image, Maintenance, NodePool, Server
-from provisioner.api.codec import read_annotation
-from provisioner.api.node_contract import (
+from provisioner.api.machinery.codec import read_annotation
+from provisioner.api.nodes.contract import (
     BOOT_INTENT_ANNOTATION,
     BOOT_REPORT_ANNOTATION,
     HOLD_REQUESTED,
@@ -19,7 +19,7 @@ from provisioner.api.node_contract import (
     MaintenanceEffect,
     read_boot_id,
 )
-from provisioner.api.node_facts import BootIntent, BootReport, NodeFacts
+from provisioner.api.nodes.facts import BootIntent, BootReport, NodeFacts
 from provisioner.cluster.source import is_true_in
 from provisioner.jobs.work import Work
 from provisioner.maintenance.node_refusals import NodeWriteRefusal

@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from datetime import datetime, timedelta
 from typing import Final
 
-from provisioner.api.backoff import backoff_seconds
+from provisioner.api.machinery.backoff import backoff_seconds
 from provisioner.maintenance.steps import NodeWrite
 
 LASTING_SECONDS: Final = 30.0

@@ -17,9 +17,9 @@ from dataclasses import dataclass, replace
 from typing import TypeVar
 
 from provisioner.api import Image, Maintenance, NodePool, Server
-from provisioner.api.codec import decode_shared
-from provisioner.api.maintenance import holding_maintenance
-from provisioner.api.meta import Resource
+from provisioner.api.machinery.codec import decode_shared
+from provisioner.api.machinery.meta import Resource
+from provisioner.api.nodes.maintenance import holding_maintenance
 from provisioner.cluster.own_writes import OwnWrites
 from provisioner.cluster.resources import NODES, ResourceType, of
 from provisioner.cluster.source import Lookup, Object, Source

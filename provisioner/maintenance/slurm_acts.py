@@ -9,7 +9,7 @@ from collections.abc import Callable
 from datetime import datetime
 
 from provisioner.api import NodePool, Server
-from provisioner.api.maintenance import MaintenanceStatus
+from provisioner.api.nodes.maintenance import MaintenanceStatus
 from provisioner.jobs.work import NotReserved, Workloads
 from provisioner.maintenance.facts import MaintenanceFacts, close_reason, taint_value
 from provisioner.maintenance.phases.claiming import closed, not_reserved, reserved

@@ -7,9 +7,9 @@ from dataclasses import dataclass
 from datetime import datetime
 from typing import Literal
 
-from provisioner.api.maintenance import MaintenanceStatus
-from provisioner.api.node_contract import MaintenanceEffect
-from provisioner.api.node_facts import BootIntent
+from provisioner.api.nodes.contract import MaintenanceEffect
+from provisioner.api.nodes.facts import BootIntent
+from provisioner.api.nodes.maintenance import MaintenanceStatus
 from provisioner.jobs.work import JobKind
 from provisioner.maintenance.status.node_status import NodeCondition
 

@@ -32,7 +32,7 @@ class IntentError(Exception):
 
 
 class Intent:
-    """One boot intent; see `provisioner.api.node_facts.BootIntent`."""
+    """One boot intent; see `provisioner.api.nodes.facts.BootIntent`."""
 
     def __init__(
         self,
@@ -168,7 +168,7 @@ def render_report(
     time: str,
     successor: LoadedSuccessor = NOBODY,
 ) -> str:
-    """The annotation's text, as `provisioner.api.codec.to_json` would write a BootReport."""
+    """The annotation's text, as `provisioner.api.machinery.codec.to_json` would write a BootReport."""
     report = {
         "id": intent_id,
         "state": state,

@@ -14,7 +14,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from typing import Final, Literal
 
-from provisioner.api.backoff import backoff_seconds
+from provisioner.api.machinery.backoff import backoff_seconds
 from provisioner.outbound.deadline import OutboundFailed
 
 BreakerState = Literal["Closed", "Open", "HalfOpen"]

@@ -6,7 +6,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import Final
 
-from provisioner.api.server import BMC, Architecture, Server
+from provisioner.api.servers.server import BMC, Architecture, Server
 from provisioner.power.bmc.power_controller import BmcUnreachable, ObservedPower, OverrideEnabled, PowerController
 from provisioner.power.decide import (
     Action,

@@ -22,9 +22,9 @@ from dataclasses import dataclass
 from datetime import datetime, timedelta
 from typing import Final, Literal
 
-from provisioner.api.maintenance import RebootMethod
-from provisioner.api.meta import ConditionStatus, parse_time
-from provisioner.api.server import BootOrder, PowerStatus, Server
+from provisioner.api.machinery.meta import ConditionStatus, parse_time
+from provisioner.api.nodes.maintenance import RebootMethod
+from provisioner.api.servers.server import BootOrder, PowerStatus, Server
 from provisioner.power.bmc.power_controller import ObservedPower, OverrideTarget
 from provisioner.rules.boot_order import has_fetched
 from provisioner.rules.bootability import find_duplicate, find_unaccepted

@@ -11,9 +11,9 @@ from collections.abc import Callable
 from datetime import datetime
 from typing import Final
 
-from provisioner.api.errors import NotFound, Retryable
-from provisioner.api.maintenance import Maintenance
-from provisioner.api.server import BMC, BootOrder, Server
+from provisioner.api.machinery.errors import NotFound, Retryable
+from provisioner.api.nodes.maintenance import Maintenance
+from provisioner.api.servers.server import BMC, BootOrder, Server
 from provisioner.cluster.client import Cluster
 from provisioner.cluster.resources import LEASES, NODE_LEASES, NODES
 from provisioner.power.bmc.power_controller import ObservedPower

@@ -8,11 +8,11 @@ from typing import Final
 
 import structlog
 
-from provisioner.api.codec import decode_shared
-from provisioner.api.conditions import find_condition
-from provisioner.api.errors import NotFound
-from provisioner.api.meta import parse_time
-from provisioner.api.server import BMC, PowerStatus, Server
+from provisioner.api.machinery.codec import decode_shared
+from provisioner.api.machinery.conditions import find_condition
+from provisioner.api.machinery.errors import NotFound
+from provisioner.api.machinery.meta import parse_time
+from provisioner.api.servers.server import BMC, PowerStatus, Server
 from provisioner.cluster.client import Cluster
 from provisioner.cluster.informer import Informer
 from provisioner.cluster.own_writes import BEHIND_SECONDS

@@ -6,11 +6,11 @@ from collections.abc import Callable, Mapping
 from datetime import datetime
 from typing import Any, Final
 
-from provisioner.api.codec import to_json
-from provisioner.api.conditions import condition_of, find_condition
-from provisioner.api.meta import Condition
-from provisioner.api.schema import API_VERSION
-from provisioner.api.server import PowerStatus, Server
+from provisioner.api.machinery.codec import to_json
+from provisioner.api.machinery.conditions import condition_of, find_condition
+from provisioner.api.machinery.meta import Condition
+from provisioner.api.machinery.schema import API_VERSION
+from provisioner.api.servers.server import PowerStatus, Server
 from provisioner.cluster.client import Cluster
 from provisioner.cluster.events import Events, EventType
 from provisioner.cluster.own_writes import OwnWrites

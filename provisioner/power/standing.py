@@ -17,7 +17,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from typing import Any, Final, Literal
 
-from provisioner.api.backoff import backoff_seconds, unspread
+from provisioner.api.machinery.backoff import backoff_seconds, unspread
 from provisioner.cluster.source import conditions_of
 
 QueueName = Literal["New", "Prompt", "Slow", "Unreachable"]

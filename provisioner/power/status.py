@@ -6,8 +6,8 @@ from dataclasses import replace
 from datetime import datetime, timedelta
 from typing import Final, Literal
 
-from provisioner.api.meta import parse_time, rfc3339_micro
-from provisioner.api.server import PowerState, PowerStatus, Server
+from provisioner.api.machinery.meta import parse_time, rfc3339_micro
+from provisioner.api.servers.server import PowerState, PowerStatus, Server
 from provisioner.power.bmc.power_controller import ObservedPower
 from provisioner.power.decide import (
     SHUTDOWN_PATIENCE,

@@ -9,7 +9,7 @@ from datetime import datetime
 from typing import Any
 
 from provisioner.api import NodePool
-from provisioner.api.errors import NeedsHuman, Refused
+from provisioner.api.machinery.errors import NeedsHuman, Refused
 from provisioner.cluster.source import spec_of
 from provisioner.jobs.selectors import Selector, parse_selector
 from provisioner.rollout.windows import open_until, opens_next

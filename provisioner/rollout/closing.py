@@ -18,7 +18,7 @@ import math
 from collections.abc import Iterable, Sequence
 from typing import Final
 
-from provisioner.api.upgrade_strategy import Stragglers
+from provisioner.api.pools.upgrade_strategy import Stragglers
 from provisioner.rollout.fleet import Member, PoolSnapshot
 from provisioner.rules.amounts import resolve_amount
 

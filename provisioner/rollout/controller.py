@@ -15,9 +15,9 @@ from typing import Any, Final
 import structlog
 
 from provisioner.api import Image, Maintenance, NodePool, Server
-from provisioner.api.backoff import backoff_seconds, unspread
-from provisioner.api.codec import decode_shared
-from provisioner.api.errors import Conflict, NeedsHuman, Refused
+from provisioner.api.machinery.backoff import backoff_seconds, unspread
+from provisioner.api.machinery.codec import decode_shared
+from provisioner.api.machinery.errors import Conflict, NeedsHuman, Refused
 from provisioner.cluster.client import Cluster
 from provisioner.cluster.controller import Controller
 from provisioner.cluster.events import Events

@@ -13,9 +13,15 @@ from datetime import datetime
 from typing import Final
 
 from provisioner.api import NodePool
-from provisioner.api.meta import parse_time, rfc3339
-from provisioner.api.rollout_status import ReleasedImage, RolloutOutcome, RolloutRecord, RolloutStatus, RolloutStop
-from provisioner.api.wording import quantity
+from provisioner.api.machinery.meta import parse_time, rfc3339
+from provisioner.api.machinery.wording import quantity
+from provisioner.api.pools.rollout_status import (
+    ReleasedImage,
+    RolloutOutcome,
+    RolloutRecord,
+    RolloutStatus,
+    RolloutStop,
+)
 from provisioner.rollout.fleet import MemberState
 from provisioner.rollout.plan import Plan
 from provisioner.rollout.standing import MemberFacts, RolloutTarget

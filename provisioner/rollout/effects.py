@@ -11,12 +11,12 @@ from typing import Any, Final
 import structlog
 
 from provisioner.api import Maintenance, NodePool, Server
-from provisioner.api.codec import to_json
-from provisioner.api.errors import Conflict, NotFound
-from provisioner.api.maintenance import RELEASE_FINALIZER, Requestor
-from provisioner.api.meta import Resource
-from provisioner.api.schema import API_VERSION
-from provisioner.api.server_status import UpgradeFailure
+from provisioner.api.machinery.codec import to_json
+from provisioner.api.machinery.errors import Conflict, NotFound
+from provisioner.api.machinery.meta import Resource
+from provisioner.api.machinery.schema import API_VERSION
+from provisioner.api.nodes.maintenance import RELEASE_FINALIZER, Requestor
+from provisioner.api.servers.server_status import UpgradeFailure
 from provisioner.cluster.client import Cluster
 from provisioner.cluster.events import Events, Happened
 from provisioner.cluster.own_writes import OwnWrites

@@ -11,7 +11,7 @@ from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
 from typing import Final
 
-from provisioner.api.upgrade_strategy import UpgradeStrategy
+from provisioner.api.pools.upgrade_strategy import UpgradeStrategy
 from provisioner.rollout.fleet import Member, PoolSnapshot
 from provisioner.rollout.plan import Plan, plan
 from provisioner.rollout.stage import StageName

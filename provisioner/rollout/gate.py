@@ -8,9 +8,9 @@ from datetime import datetime, timedelta
 from typing import Final
 
 from provisioner.api import NodePool
-from provisioner.api.meta import parse_time, rfc3339
-from provisioner.api.rollout_status import RolloutStatus, RolloutStop, WorkloadComparison
-from provisioner.api.wording import quantity
+from provisioner.api.machinery.meta import parse_time, rfc3339
+from provisioner.api.machinery.wording import quantity
+from provisioner.api.pools.rollout_status import RolloutStatus, RolloutStop, WorkloadComparison
 from provisioner.jobs.ended import EndedJob
 from provisioner.rollout.standing import MemberFacts
 from provisioner.rollout.workloads.compare import WorkloadVerdict, compare

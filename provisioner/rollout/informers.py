@@ -8,7 +8,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any, Final
 
-from provisioner.api.node_contract import BOOT_REPORT_ANNOTATION, HOLD_REQUESTED, read_boot_id
+from provisioner.api.nodes.contract import BOOT_REPORT_ANNOTATION, HOLD_REQUESTED, read_boot_id
 from provisioner.cluster.source import (
     Caches,
     Lookup,

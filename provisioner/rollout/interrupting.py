@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Collection, Iterable, Sequence
 from dataclasses import dataclass
 
-from provisioner.api.upgrade_strategy import UpgradeDeadline
+from provisioner.api.pools.upgrade_strategy import UpgradeDeadline
 from provisioner.rollout.fleet import Member
 from provisioner.rollout.room import RolloutCapacity
 from provisioner.rollout.wait import MemberWait

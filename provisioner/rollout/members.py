@@ -8,9 +8,9 @@ from operator import itemgetter
 from typing import Any, Final
 
 from provisioner.api import Image, NodePool
-from provisioner.api.conditions import find_condition
-from provisioner.api.meta import parse_time
-from provisioner.api.upgrade_strategy import UpgradeDeadline, UpgradeStrategy
+from provisioner.api.machinery.conditions import find_condition
+from provisioner.api.machinery.meta import parse_time
+from provisioner.api.pools.upgrade_strategy import UpgradeDeadline, UpgradeStrategy
 from provisioner.cluster.source import spec_of
 from provisioner.jobs.selectors import Selector, parse_selector
 from provisioner.jobs.work import Job, Work

@@ -15,9 +15,9 @@ from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
 from typing import Final
 
-from provisioner.api.meta import rfc3339
-from provisioner.api.upgrade_strategy import UpgradeStrategy
-from provisioner.api.wording import quantity
+from provisioner.api.machinery.meta import rfc3339
+from provisioner.api.machinery.wording import quantity
+from provisioner.api.pools.upgrade_strategy import UpgradeStrategy
 from provisioner.rollout.closing import find_closed, find_reserved, find_steered
 from provisioner.rollout.completion import expect_completion
 from provisioner.rollout.fleet import Member, Occupancy, PoolSnapshot

@@ -10,11 +10,11 @@ from datetime import UTC, datetime
 from typing import Any, Final
 
 from provisioner.api import NodePool
-from provisioner.api.codec import to_json
-from provisioner.api.conditions import condition_of
-from provisioner.api.meta import ConditionStatus, parse_time, rfc3339
-from provisioner.api.rollout_status import RolloutBlocker, RolloutStatus, WaitCount
-from provisioner.api.wording import quantity
+from provisioner.api.machinery.codec import to_json
+from provisioner.api.machinery.conditions import condition_of
+from provisioner.api.machinery.meta import ConditionStatus, parse_time, rfc3339
+from provisioner.api.machinery.wording import quantity
+from provisioner.api.pools.rollout_status import RolloutBlocker, RolloutStatus, WaitCount
 from provisioner.rollout.course import Course
 from provisioner.rollout.plan import Plan
 from provisioner.rollout.standing import MemberFacts

@@ -14,8 +14,8 @@ from functools import cache
 from operator import attrgetter
 from typing import Final
 
-from provisioner.api.maintenance import DISTURBING_PHASES, Maintenance, Requestor, RequestTurn
-from provisioner.api.meta import rfc3339
+from provisioner.api.machinery.meta import rfc3339
+from provisioner.api.nodes.maintenance import DISTURBING_PHASES, Maintenance, Requestor, RequestTurn
 from provisioner.rollout.plan import Plan
 from provisioner.rollout.standing import REQUESTOR, MemberFacts, RolloutTarget
 from provisioner.rollout.wait import MemberWait

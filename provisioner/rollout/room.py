@@ -6,8 +6,8 @@ from collections import Counter
 from collections.abc import Mapping, Sequence
 from typing import Final
 
-from provisioner.api.upgrade_strategy import UpgradeStrategy
-from provisioner.api.wording import quantity
+from provisioner.api.machinery.wording import quantity
+from provisioner.api.pools.upgrade_strategy import UpgradeStrategy
 from provisioner.rollout.fleet import Member
 from provisioner.rollout.stage import StageState
 from provisioner.rollout.wait import MemberWait

@@ -8,9 +8,9 @@ from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from typing import Literal
 
-from provisioner.api.meta import rfc3339
-from provisioner.api.upgrade_strategy import UpgradeStrategy
-from provisioner.api.wording import quantity
+from provisioner.api.machinery.meta import rfc3339
+from provisioner.api.machinery.wording import quantity
+from provisioner.api.pools.upgrade_strategy import UpgradeStrategy
 from provisioner.rollout.fleet import Member, PoolSnapshot
 
 StageName = Literal["Canary", "CanarySoak", "Wave", "WaveSoak", "Rest"]

@@ -10,13 +10,13 @@ from dataclasses import dataclass, replace
 from typing import Any, Final
 
 from provisioner.api import Image, Maintenance, NodePool, Server
-from provisioner.api.codec import read_annotation
-from provisioner.api.conditions import find_condition
-from provisioner.api.maintenance import DISTURBING_PHASES, FINAL_PHASES, MaintenanceStatus, Requestor
-from provisioner.api.meta import parse_time
-from provisioner.api.node_contract import BOOT_REPORT_ANNOTATION, HOLD_REQUESTED, read_boot_id
-from provisioner.api.node_facts import BootReport
-from provisioner.api.server_status import UpgradeFailure
+from provisioner.api.machinery.codec import read_annotation
+from provisioner.api.machinery.conditions import find_condition
+from provisioner.api.machinery.meta import parse_time
+from provisioner.api.nodes.contract import BOOT_REPORT_ANNOTATION, HOLD_REQUESTED, read_boot_id
+from provisioner.api.nodes.facts import BootReport
+from provisioner.api.nodes.maintenance import DISTURBING_PHASES, FINAL_PHASES, MaintenanceStatus, Requestor
+from provisioner.api.servers.server_status import UpgradeFailure
 from provisioner.cluster.source import is_true_in
 from provisioner.rollout.fleet import MemberState
 from provisioner.rollout.wait import MemberWait

@@ -9,8 +9,8 @@ from zoneinfo import ZoneInfo, ZoneInfoNotFoundError
 
 from cronsim import CronSim, CronSimError
 
-from provisioner.api.errors import NeedsHuman
-from provisioner.api.upgrade_strategy import MaintenanceWindow
+from provisioner.api.machinery.errors import NeedsHuman
+from provisioner.api.pools.upgrade_strategy import MaintenanceWindow
 
 _LOOK_BACK: Final = tuple(timedelta(hours=hours) for hours in (1, 24, 24 * 7))
 """How far back the last opening is looked for, first near, so that one that opens each minute takes no long look."""

@@ -11,11 +11,11 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any, Final, Literal, NamedTuple
 
-from provisioner.api.conditions import find_condition, is_true
-from provisioner.api.image import Image
-from provisioner.api.maintenance import FINAL_PHASES, Maintenance
-from provisioner.api.node_pool import NodePool
-from provisioner.api.server import Server
+from provisioner.api.images.image import Image
+from provisioner.api.machinery.conditions import find_condition, is_true
+from provisioner.api.nodes.maintenance import FINAL_PHASES, Maintenance
+from provisioner.api.pools.node_pool import NodePool
+from provisioner.api.servers.server import Server
 from provisioner.cluster.source import conditions_of
 from provisioner.rules.boot_order import is_settled
 

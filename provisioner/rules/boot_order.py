@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from provisioner.api.maintenance import AGENT_METHODS
-from provisioner.api.meta import parse_time
-from provisioner.api.server import BootOrder, Server
+from provisioner.api.machinery.meta import parse_time
+from provisioner.api.nodes.maintenance import AGENT_METHODS
+from provisioner.api.servers.server import BootOrder, Server
 
 
 def is_by_agent(order: BootOrder) -> bool:

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from typing import Any, Final
 
 from provisioner.api import Image, NodePool, Rack, Server
-from provisioner.api.conditions import find_condition
+from provisioner.api.machinery.conditions import find_condition
 from provisioner.cluster.source import conditions_of
 from provisioner.rules.assigned_image import current_image_name
 from provisioner.rules.pool_of_server import booting_pool_name

@@ -8,9 +8,9 @@ from dataclasses import dataclass
 from typing import Any, Final
 
 from provisioner.api import Server
-from provisioner.api.boot_stage import LATE
-from provisioner.api.maintenance import AGENT_METHODS
-from provisioner.api.meta import Condition
+from provisioner.api.machinery.meta import Condition
+from provisioner.api.nodes.maintenance import AGENT_METHODS
+from provisioner.api.servers.boot_stage import LATE
 from provisioner.cluster.source import conditions_of
 from provisioner.rules.bootability import REMEDY
 

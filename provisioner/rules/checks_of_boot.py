@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from provisioner.api.node_pool import NodePool
-from provisioner.api.pool_settings import JobCheck
+from provisioner.api.pools.node_pool import NodePool
+from provisioner.api.pools.pool_settings import JobCheck
 from provisioner.rules.assigned_image import released_image_name
 
 

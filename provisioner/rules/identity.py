@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from typing import Any, TypeVar
 
-from provisioner.api.server import Server
+from provisioner.api.servers.server import Server
 from provisioner.cluster.source import spec_of
 
 Json = Mapping[str, Any]

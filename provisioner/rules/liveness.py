@@ -19,8 +19,8 @@ from dataclasses import dataclass
 from datetime import datetime, timedelta
 from typing import Any, Final
 
-from provisioner.api.meta import read_time
-from provisioner.api.node_contract import read_boot_id
+from provisioner.api.machinery.meta import read_time
+from provisioner.api.nodes.contract import read_boot_id
 from provisioner.cluster.source import conditions_of, spec_of
 from provisioner.cluster.trim import IDENTITY, VALUE_LETTERS, picked
 from provisioner.rules.bootability import without_remedy

@@ -21,7 +21,7 @@ from provisioner.api import (
     Server,
     VPCAttachment,
 )
-from provisioner.api.meta import Resource
+from provisioner.api.machinery.meta import Resource
 from provisioner.cluster.reconciler import Owned
 
 

@@ -10,8 +10,8 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any, Literal, NamedTuple
 
-from provisioner.api.maintenance import FINAL_PHASES, Maintenance
-from provisioner.api.server import Server
+from provisioner.api.nodes.maintenance import FINAL_PHASES, Maintenance
+from provisioner.api.servers.server import Server
 from provisioner.cluster.source import spec_of
 from provisioner.rules.boot_order import is_settled
 

@@ -17,8 +17,10 @@ from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
 from typing import Final
 
-from provisioner.api.conditions import find_condition
-from provisioner.api.maintenance import (
+from provisioner.api.machinery.conditions import find_condition
+from provisioner.api.machinery.meta import parse_time
+from provisioner.api.nodes.contract import MaintenanceEffect
+from provisioner.api.nodes.maintenance import (
     ACTIONS,
     FINAL_PHASES,
     POLICIES,
@@ -29,8 +31,6 @@ from provisioner.api.maintenance import (
     RebootAttempt,
     Requestor,
 )
-from provisioner.api.meta import parse_time
-from provisioner.api.node_contract import MaintenanceEffect
 
 MAX_REQUESTORS: Final = 16
 LAST_NUMBER: Final = 999_999_999

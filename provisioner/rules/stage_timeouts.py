@@ -9,10 +9,10 @@ from __future__ import annotations
 from datetime import timedelta
 from typing import Final
 
-from provisioner.api.boot_stage import HEARD_STAGES, STAGE_TIMEOUT_SECONDS, BootStage
-from provisioner.api.maintenance import RebootMethod
-from provisioner.api.node_pool import NodePool
-from provisioner.api.pool_settings import MethodTimeouts
+from provisioner.api.nodes.maintenance import RebootMethod
+from provisioner.api.pools.node_pool import NodePool
+from provisioner.api.pools.pool_settings import MethodTimeouts
+from provisioner.api.servers.boot_stage import HEARD_STAGES, STAGE_TIMEOUT_SECONDS, BootStage
 
 _POOL_FIELDS: Final[dict[BootStage, str]] = {
     "Firmware": "firmware",

@@ -6,9 +6,9 @@ from dataclasses import dataclass
 from datetime import datetime
 from typing import Final
 
-from provisioner.api.boot_stage import HEARD_STAGES, STAGE_TIMEOUT_SECONDS, BootStage
-from provisioner.api.boot_timeline import PHASE_NAMES, boot_timeline
-from provisioner.api.server import ServerStatus
+from provisioner.api.servers.boot_stage import HEARD_STAGES, STAGE_TIMEOUT_SECONDS, BootStage
+from provisioner.api.servers.boot_timeline import PHASE_NAMES, boot_timeline
+from provisioner.api.servers.server import ServerStatus
 from provisioner.web.medians import UsualBoot
 
 WIDTH: Final = 1000.0

@@ -9,11 +9,11 @@ from typing import Any, Final, TypeVar
 import structlog
 
 from provisioner.api import Image, Maintenance, NodePool, Rack, Server
-from provisioner.api.codec import decode_shared
-from provisioner.api.errors import ProvisionerError
-from provisioner.api.maintenance import FINAL_PHASES, holding_maintenance
-from provisioner.api.meta import Resource
-from provisioner.api.node_contract import BOOT_REPORT_ANNOTATION, NODE_FACTS_ANNOTATION
+from provisioner.api.machinery.codec import decode_shared
+from provisioner.api.machinery.errors import ProvisionerError
+from provisioner.api.machinery.meta import Resource
+from provisioner.api.nodes.contract import BOOT_REPORT_ANNOTATION, NODE_FACTS_ANNOTATION
+from provisioner.api.nodes.maintenance import FINAL_PHASES, holding_maintenance
 from provisioner.cluster.client import Cluster
 from provisioner.cluster.informer import Informer
 from provisioner.cluster.resources import NODES, of

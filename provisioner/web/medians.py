@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from statistics import median
 from typing import Final
 
-from provisioner.api.boot_stage import BOOT_STAGES, BootStage
+from provisioner.api.servers.boot_stage import BOOT_STAGES, BootStage
 from provisioner.web.row import FinishedBoot, ServerRow
 
 FEWEST: Final = 3

@@ -7,13 +7,13 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any, Final
 
-from provisioner.api.boot_stage import BootStage
-from provisioner.api.boot_timeline import PHASE_NAMES, boot_timeline
-from provisioner.api.codec import from_json
-from provisioner.api.errors import Refused
-from provisioner.api.maintenance import AGENT_METHODS, Maintenance
-from provisioner.api.server_status import ServerStatus
-from provisioner.api.wording import clip, plain
+from provisioner.api.machinery.codec import from_json
+from provisioner.api.machinery.errors import Refused
+from provisioner.api.machinery.wording import clip, plain
+from provisioner.api.nodes.maintenance import AGENT_METHODS, Maintenance
+from provisioner.api.servers.boot_stage import BootStage
+from provisioner.api.servers.boot_timeline import PHASE_NAMES, boot_timeline
+from provisioner.api.servers.server_status import ServerStatus
 from provisioner.rules.cause import find_cause_in
 from provisioner.rules.pool_of_server import current_pool_in
 from provisioner.web.states import STATES, StateKey, state_of

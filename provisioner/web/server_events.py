@@ -9,7 +9,7 @@ from typing import Any, Final
 
 import structlog
 
-from provisioner.api.errors import ProvisionerError
+from provisioner.api.machinery.errors import ProvisionerError
 from provisioner.cluster.client import Cluster
 from provisioner.cluster.recent_events import RecentEvents, event_time, message_of, read_events
 from provisioner.web.shared import Shared

@@ -20,8 +20,8 @@ import waitress.server
 import waitress.wasyncore
 from flask import Flask, Response, g, request
 
-from provisioner.api.errors import NeedsHuman, ProvisionerError
-from provisioner.api.wording import plain
+from provisioner.api.machinery.errors import NeedsHuman, ProvisionerError
+from provisioner.api.machinery.wording import plain
 from provisioner.cluster.client import Cluster
 from provisioner.cluster.leadership import NoLeader, read_no_leader
 from provisioner.cluster.lingering_channel import LingeringChannel

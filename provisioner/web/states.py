@@ -6,8 +6,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any, Final, Literal, get_args
 
-from provisioner.api.boot_stage import BOOT_STAGES, LATE, is_late
-from provisioner.api.server import OrderReason
+from provisioner.api.servers.boot_stage import BOOT_STAGES, LATE, is_late
+from provisioner.api.servers.server import OrderReason
 from provisioner.cluster.source import conditions_of
 from provisioner.rules.cause import find_cause_in
 

@@ -12,8 +12,8 @@ import pytest
 import yaml
 
 import provisioner
-from provisioner.api.rack import RackSpec
-from provisioner.api.server import ServerSpec
+from provisioner.api.servers.rack import RackSpec
+from provisioner.api.servers.server import ServerSpec
 from tests.ansible.runs import ROOT, SOURCE, Installed
 
 pytestmark = pytest.mark.programs
@@ -79,7 +79,7 @@ def test_every_field_of_the_api_is_an_option(module: str, spec: type) -> None:
 
 
 def _dataclasses_in(annotation: str) -> list[type]:
-    from provisioner.api import dpu, rack, server
+    from provisioner.api.servers import dpu, rack, server
 
     named = {
         name: value for each in (server, rack, dpu) for name, value in vars(each).items() if isinstance(value, type)

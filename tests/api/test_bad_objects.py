@@ -7,8 +7,8 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from provisioner.api import KINDS, NetworkPool
-from provisioner.api.errors import Refused
-from provisioner.api.network_pool import THE_POOL
+from provisioner.api.machinery.errors import Refused
+from provisioner.api.network.network_pool import THE_POOL
 from provisioner.cluster.resources import of
 from tests.api.bad_objects import ROWS
 from tests.api.bad_row import Row

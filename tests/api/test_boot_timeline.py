@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from datetime import UTC, datetime, timedelta
 
-from provisioner.api.boot_timeline import boot_timeline, format_timeline, stage_moments
-from provisioner.api.meta import rfc3339_micro
-from provisioner.api.server import BootOrder, BootProgress, JoinStatus, PowerStatus, ServerStatus, StageTime
+from provisioner.api.machinery.meta import rfc3339_micro
+from provisioner.api.servers.boot_timeline import boot_timeline, format_timeline, stage_moments
+from provisioner.api.servers.server import BootOrder, BootProgress, JoinStatus, PowerStatus, ServerStatus, StageTime
 
 NOON = datetime(2026, 1, 2, 12, 0, 0, tzinfo=UTC)
 

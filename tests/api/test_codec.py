@@ -13,9 +13,9 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from provisioner.api import KINDS, Rack, Resource, Server
-from provisioner.api.codec import SHARED, decode, decode_shared, encode, from_json
-from provisioner.api.errors import Refused
-from provisioner.api.schema import json_name
+from provisioner.api.machinery.codec import SHARED, decode, decode_shared, encode, from_json
+from provisioner.api.machinery.errors import Refused
+from provisioner.api.machinery.schema import json_name
 from tests.api.objects import bmc, rack, server
 
 JSON = st.recursive(

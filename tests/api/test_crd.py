@@ -11,7 +11,7 @@ from click.testing import CliRunner
 
 from provisioner.api import KINDS, Image, Rack, Server
 from provisioner.api.crd import all_crds, crds_yaml
-from provisioner.api.server import BMC
+from provisioner.api.servers.server import BMC
 from provisioner.cli.service.manifests import crds
 from provisioner.cluster.resources import CRDS, of
 from tests.api.objects import image, rack, server

@@ -10,8 +10,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from provisioner.api import Rack, Server
-from provisioner.api.codec import decode, encode
-from provisioner.api.discovery import (
+from provisioner.api.machinery.codec import decode, encode
+from provisioner.api.machinery.errors import Refused
+from provisioner.api.machinery.values import MacAddress
+from provisioner.api.servers.discovery import (
     MAX_WAITING,
     MAX_WAITING_IN_SUBNET,
     Claims,
@@ -25,8 +27,6 @@ from provisioner.api.discovery import (
     read_claims,
     refuse_flood,
 )
-from provisioner.api.errors import Refused
-from provisioner.api.values import MacAddress
 from provisioner.cluster.resources import of
 from tests.api.objects import rack, subnet
 

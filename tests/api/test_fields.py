@@ -12,8 +12,8 @@ from pathlib import Path
 
 import provisioner
 from provisioner.api import KINDS
-from provisioner.api.meta import Condition, ObjectMeta
-from provisioner.api.schema import json_name
+from provisioner.api.machinery.meta import Condition, ObjectMeta
+from provisioner.api.machinery.schema import json_name
 
 PACKAGE = Path(provisioner.__file__).parent
 

@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from provisioner.api.node_contract import MAX_BOOT_ID, read_boot_id
+from provisioner.api.nodes.contract import MAX_BOOT_ID, read_boot_id
 
 BOOT_ID = "6f1c5d0e-8c55-4b57-9f8f-0d8a5a3f1e11"
 

@@ -9,9 +9,9 @@ from typing import TYPE_CHECKING, ClassVar
 import pytest
 
 from provisioner.api.crd import crd_of
-from provisioner.api.meta import ObjectMeta, Resource
-from provisioner.api.schema import Kind, described
-from provisioner.api.upgrade_strategy import UpgradeStrategy
+from provisioner.api.machinery.meta import ObjectMeta, Resource
+from provisioner.api.machinery.schema import Kind, described
+from provisioner.api.pools.upgrade_strategy import UpgradeStrategy
 
 if TYPE_CHECKING:
     from provisioner.cluster.client import Cluster

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from provisioner.api.errors import Refused
-from provisioner.api.values import normal_system_uuid, parse_mac
+from provisioner.api.machinery.errors import Refused
+from provisioner.api.machinery.values import normal_system_uuid, parse_mac
 
 SYSTEM_UUID = "4c4c4544-0042-4410-8056-b4c04f564432"
 OLD_ORDER = "44454c4c-4200-1044-8056-b4c04f564432"

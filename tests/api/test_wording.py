@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from provisioner.api.wording import quantity
+from provisioner.api.machinery.wording import quantity
 
 
 @pytest.mark.parametrize(

@@ -16,10 +16,10 @@ from typing import Any
 from cryptography.hazmat.primitives.asymmetric import ec
 
 from provisioner.api import Server
-from provisioner.api.codec import to_json
 from provisioner.api.crd import all_crds
-from provisioner.api.errors import Conflict
-from provisioner.api.meta import rfc3339
+from provisioner.api.machinery.codec import to_json
+from provisioner.api.machinery.errors import Conflict
+from provisioner.api.machinery.meta import rfc3339
 from provisioner.cli.service.groups import GROUPS, account_of
 from provisioner.cluster.client import Cluster
 from provisioner.cluster.resources import (

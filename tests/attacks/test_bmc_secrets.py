@@ -11,7 +11,7 @@ from click.testing import CliRunner, Result
 
 from lab.control_plane.plane import ControlPlane
 from provisioner.api import Rack, Server
-from provisioner.api.errors import Refused
+from provisioner.api.machinery.errors import Refused
 from provisioner.cli.main import provisioner
 from provisioner.cluster.client import Cluster
 from provisioner.cluster.resources import SECRETS, of

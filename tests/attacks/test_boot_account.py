@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from provisioner.api import FirmwareProfile, Maintenance, Rack, Server
-from provisioner.api.errors import Refused
+from provisioner.api.machinery.errors import Refused
 from provisioner.cluster.client import Cluster
 from provisioner.cluster.resources import NODES, SECRETS, of
 from tests.api.bad_attestation import profile

@@ -10,8 +10,8 @@ from typing import Any
 
 import pytest
 
-from provisioner.api.server import BootProgress
-from provisioner.api.values import MacAddress
+from provisioner.api.machinery.values import MacAddress
+from provisioner.api.servers.server import BootProgress
 from provisioner.boot.observe.progress import ProgressReport, record_report
 from provisioner.boot.orders.decide import decide
 from provisioner.boot.orders.facts import OrderFacts

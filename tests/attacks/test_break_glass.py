@@ -21,7 +21,7 @@ import yaml
 from click.testing import CliRunner, Result
 
 from lab.control_plane.plane import ControlPlane
-from provisioner.api.errors import NotFound, ProvisionerError, Refused
+from provisioner.api.machinery.errors import NotFound, ProvisionerError, Refused
 from provisioner.cli.kubectl.shell_command import shell as kubectl_shell
 from provisioner.cli.kubectl.shell_pod import NAMESPACE, REASON_ANNOTATION, USER_ANNOTATION, shell_event, shell_pod
 from provisioner.cli.main import kubectl

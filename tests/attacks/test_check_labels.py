@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from lab.control_plane.plane import ControlPlane
-from provisioner.api.errors import Forbidden
+from provisioner.api.machinery.errors import Forbidden
 from provisioner.cluster.client import Cluster
 from provisioner.cluster.resources import JOBS, NAMESPACES, PODS, ROLE_BINDINGS, ROLES
 from provisioner.health.jobs.manifest import CHECK_LABEL, SERVER_LABEL, job_name, render_job

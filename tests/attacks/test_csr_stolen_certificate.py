@@ -8,7 +8,7 @@ import pytest
 from cryptography import x509
 from cryptography.hazmat.primitives.asymmetric import ec
 
-from provisioner.api.errors import Refused
+from provisioner.api.machinery.errors import Refused
 from provisioner.cluster.resources import CSRS, NODES
 from provisioner.join.certificates.approve import SERVING_SIGNER
 from tests.join.conftest import accounts, make_world, world

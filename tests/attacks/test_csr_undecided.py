@@ -9,11 +9,11 @@ from dataclasses import replace
 import pytest
 from cryptography.hazmat.primitives.asymmetric import ec
 
-from provisioner.api.codec import encode
-from provisioner.api.errors import Refused
-from provisioner.api.maintenance import Maintenance, MaintenanceSpec, Requestor
-from provisioner.api.meta import ObjectMeta
-from provisioner.api.server import Server
+from provisioner.api.machinery.codec import encode
+from provisioner.api.machinery.errors import Refused
+from provisioner.api.machinery.meta import ObjectMeta
+from provisioner.api.nodes.maintenance import Maintenance, MaintenanceSpec, Requestor
+from provisioner.api.servers.server import Server
 from provisioner.cluster.client import Cluster
 from provisioner.cluster.resources import NODES, of
 from provisioner.join.certificates.approve import SERVING_SIGNER

@@ -21,10 +21,10 @@ from flask import Flask
 
 from lab.control_plane.plane import ControlPlane
 from provisioner.api import Rack, Server
-from provisioner.api.codec import encode
-from provisioner.api.discovery import MAX_WAITING_IN_SUBNET, URL_LASTS, discovered_name
-from provisioner.api.errors import Refused
-from provisioner.api.values import MacAddress
+from provisioner.api.machinery.codec import encode
+from provisioner.api.machinery.errors import Refused
+from provisioner.api.machinery.values import MacAddress
+from provisioner.api.servers.discovery import MAX_WAITING_IN_SUBNET, URL_LASTS, discovered_name
 from provisioner.boot.dhcp.feed import DhcpFeed
 from provisioner.boot.dhcp.wire import options as opt
 from provisioner.boot.host.peer import RealPeer

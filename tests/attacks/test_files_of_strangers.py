@@ -15,9 +15,9 @@ import pytest
 import yaml
 from click.testing import CliRunner, Result
 
-from provisioner.api import documents
-from provisioner.api.documents import MOST_DEPTH, Unreadable, read_csv, read_json, read_yaml
-from provisioner.api.errors import ProvisionerError
+from provisioner.api.machinery import documents
+from provisioner.api.machinery.documents import MOST_DEPTH, Unreadable, read_csv, read_json, read_yaml
+from provisioner.api.machinery.errors import ProvisionerError
 from provisioner.cli import printer
 from provisioner.cli.main import provisioner
 from provisioner.image.gates.packages.osv import read_vulnerabilities

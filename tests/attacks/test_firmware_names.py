@@ -15,12 +15,12 @@ import pytest
 from click.testing import CliRunner, Result
 
 from provisioner.api import FirmwareProfile, Server
-from provisioner.api.attestation import AttestationStatus, SeenMachine
-from provisioner.api.codec import encode, to_json
-from provisioner.api.errors import Conflict, NotFound
-from provisioner.api.firmware_profile import FirmwareEvent
-from provisioner.api.meta import ObjectMeta
-from provisioner.api.server import ServerSpec
+from provisioner.api.machinery.codec import encode, to_json
+from provisioner.api.machinery.errors import Conflict, NotFound
+from provisioner.api.machinery.meta import ObjectMeta
+from provisioner.api.servers.attestation import AttestationStatus, SeenMachine
+from provisioner.api.servers.firmware_profile import FirmwareEvent
+from provisioner.api.servers.server import ServerSpec
 from provisioner.cli.kubectl import attestation_command, learned_profile
 from provisioner.cli.kubectl.attestation_command import carry_out, decide_approval
 from provisioner.cli.kubectl.learned_profile import read_profile

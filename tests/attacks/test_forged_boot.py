@@ -18,8 +18,8 @@ import pytest
 
 from lab.machine.machine import BootPlan
 from provisioner.api import Image, Maintenance, NodePool, Rack, Server
-from provisioner.api.codec import to_json
-from provisioner.api.server import BMC
+from provisioner.api.machinery.codec import to_json
+from provisioner.api.servers.server import BMC
 from provisioner.boot.host.web import boot_blueprint
 from provisioner.boot.observe.discover import Discoverer
 from provisioner.boot.observe.recorder import ProgressRecorder

@@ -12,11 +12,11 @@ from click.testing import CliRunner, Result
 
 from lab.control_plane.plane import ControlPlane
 from provisioner.api import Server
-from provisioner.api.attestation import AttestationStatus
-from provisioner.api.codec import encode, to_json
-from provisioner.api.errors import Refused
-from provisioner.api.meta import ObjectMeta
-from provisioner.api.server import ServerSpec
+from provisioner.api.machinery.codec import encode, to_json
+from provisioner.api.machinery.errors import Refused
+from provisioner.api.machinery.meta import ObjectMeta
+from provisioner.api.servers.attestation import AttestationStatus
+from provisioner.api.servers.server import ServerSpec
 from provisioner.cli.kubectl.forgetting import decide_forgetting, forget_event
 from provisioner.cli.main import kubectl
 from provisioner.cluster.client import Cluster

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from provisioner.api import VPC, Server, VPCAttachment
-from provisioner.api.codec import decode, encode
+from provisioner.api.machinery.codec import decode, encode
 from provisioner.cluster.resources import of
 from provisioner.network.control import turns
 from provisioner.network.control.compile import room

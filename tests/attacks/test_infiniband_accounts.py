@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from provisioner.api import InfiniBandNetwork, NetworkClaim, Server
-from provisioner.api.errors import Forbidden, ProvisionerError
+from provisioner.api.machinery.errors import Forbidden, ProvisionerError
 from provisioner.cluster.client import Cluster
 from provisioner.cluster.resources import BMC_SECRETS, FABRIC_SECRETS, SECRETS, of
 from provisioner.network.infiniband.pkey_controller import MANAGER

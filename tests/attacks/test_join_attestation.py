@@ -9,10 +9,10 @@ from dataclasses import replace
 import pytest
 from cryptography.exceptions import InvalidTag
 
-from provisioner.api.attestation import AttestationStatus
-from provisioner.api.conditions import find_condition
-from provisioner.api.firmware_profile import FirmwareProfile
-from provisioner.api.server import PowerStatus
+from provisioner.api.machinery.conditions import find_condition
+from provisioner.api.servers.attestation import AttestationStatus
+from provisioner.api.servers.firmware_profile import FirmwareProfile
+from provisioner.api.servers.server import PowerStatus
 from provisioner.attestation.judge import Evidence
 from provisioner.attestation.tpm.algorithms import Attribute
 from provisioner.health.checks.credential import check_credential

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from provisioner.api.dpu import DPU
+from provisioner.api.servers.dpu import DPU
 from provisioner.join.admission import admit
 from tests.join.conftest import accounts, make_world, world
 from tests.join.front import Front, serve_behind_nginx

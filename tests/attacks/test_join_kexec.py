@@ -10,10 +10,10 @@ from pathlib import Path
 
 import pytest
 
-from provisioner.api.codec import to_json
-from provisioner.api.meta import rfc3339
-from provisioner.api.node_contract import BOOT_REPORT_ANNOTATION
-from provisioner.api.node_facts import BootReport
+from provisioner.api.machinery.codec import to_json
+from provisioner.api.machinery.meta import rfc3339
+from provisioner.api.nodes.contract import BOOT_REPORT_ANNOTATION
+from provisioner.api.nodes.facts import BootReport
 from provisioner.cluster.resources import NODES
 from provisioner.join.admission.admit import NotYet
 from provisioner.join.admission.configuration import JoinConfiguration

@@ -6,8 +6,8 @@ from pathlib import Path
 
 import pytest
 
-from provisioner.api.conditions import find_condition
-from provisioner.api.node_pool import NodePool
+from provisioner.api.machinery.conditions import find_condition
+from provisioner.api.pools.node_pool import NodePool
 from provisioner.cluster.resources import of
 from provisioner.join.admission.admit import Denied
 from provisioner.join.admission.configuration import JoinConfiguration

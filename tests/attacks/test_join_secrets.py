@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 import structlog
 
-from provisioner.api.codec import encode
+from provisioner.api.machinery.codec import encode
 from provisioner.join.mint import mint_token
 from tests.join.conftest import accounts, make_world, world
 from tests.join.front import post_as_nginx, serve

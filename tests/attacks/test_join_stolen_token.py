@@ -7,8 +7,8 @@ from collections.abc import Callable
 import pytest
 from cryptography.hazmat.primitives.asymmetric import ec
 
-from provisioner.api.errors import Refused
-from provisioner.api.server import Server
+from provisioner.api.machinery.errors import Refused
+from provisioner.api.servers.server import Server
 from provisioner.cluster.client import Cluster
 from provisioner.cluster.resources import LEASES, NODES, PODS, SECRETS, of
 from tests.join.conftest import accounts, make_world, world

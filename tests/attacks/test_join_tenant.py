@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from provisioner.api.codec import to_json
-from provisioner.api.conditions import find_condition
-from provisioner.api.server import BootOrder, Server
+from provisioner.api.machinery.codec import to_json
+from provisioner.api.machinery.conditions import find_condition
+from provisioner.api.servers.server import BootOrder, Server
 from provisioner.cluster.resources import of
 from provisioner.join.admission.admit import NotYet
 from tests.join.conftest import accounts, make_world, world

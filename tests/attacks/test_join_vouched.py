@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from provisioner.api import NodePool
-from provisioner.api.codec import to_json
+from provisioner.api.machinery.codec import to_json
 from provisioner.cluster.resources import of
 from provisioner.join.admission import admit, vouched
 from tests.attacks.test_join_by_dpu import CARD, HOST, OTHER_CARD, Site, outcome

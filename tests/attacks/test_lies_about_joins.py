@@ -9,8 +9,8 @@ from typing import Any
 import pytest
 
 from provisioner.api import Image, NodePool, Server
-from provisioner.api.errors import Refused
-from provisioner.api.meta import rfc3339_micro
+from provisioner.api.machinery.errors import Refused
+from provisioner.api.machinery.meta import rfc3339_micro
 from provisioner.boot.orders.decide import decide
 from provisioner.boot.orders.facts import OrderFacts
 from provisioner.cluster.client import Cluster

@@ -6,7 +6,7 @@ from collections.abc import Callable
 
 import pytest
 
-from provisioner.api.node_contract import POWER_CYCLE_REQUESTED, REBOOT_REQUESTED
+from provisioner.api.nodes.contract import POWER_CYCLE_REQUESTED, REBOOT_REQUESTED
 from provisioner.cluster.client import Cluster
 from provisioner.cluster.resources import NODES
 from tests.maintenance.plane import Plane

@@ -13,8 +13,8 @@ from typing import Any
 import pytest
 
 from lab.control_plane.plane import ControlPlane
-from provisioner.api.errors import Refused, Retryable
-from provisioner.api.node_contract import (
+from provisioner.api.machinery.errors import Refused, Retryable
+from provisioner.api.nodes.contract import (
     BOOT_INTENT_ANNOTATION,
     BOOT_REPORT_ANNOTATION,
     DRAIN_REQUESTED,

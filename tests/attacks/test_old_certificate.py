@@ -11,8 +11,8 @@ from cryptography.hazmat.primitives.asymmetric import ec
 
 from lab.control_plane.plane import ControlPlane
 from provisioner.api import Server
-from provisioner.api.errors import Refused
-from provisioner.api.meta import rfc3339_micro
+from provisioner.api.machinery.errors import Refused
+from provisioner.api.machinery.meta import rfc3339_micro
 from provisioner.cluster.client import Cluster
 from provisioner.cluster.resources import (
     CREDENTIALS,

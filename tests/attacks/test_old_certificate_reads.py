@@ -20,7 +20,7 @@ from lab.binaries.obtain import Binaries
 from lab.control_plane.pki import Authority, KeyPair
 from lab.control_plane.plane import ControlPlane, render_kubeconfig
 from lab.control_plane.ports import free_port
-from provisioner.api.errors import Refused
+from provisioner.api.machinery.errors import Refused
 from provisioner.cluster.client import Cluster
 from provisioner.cluster.informer import Informer
 from provisioner.cluster.resources import CREDENTIALS, NODES, PODS, ROLES

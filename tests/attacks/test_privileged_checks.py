@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from provisioner.api.errors import Refused
+from provisioner.api.machinery.errors import Refused
 from provisioner.cluster.client import Cluster
 from provisioner.cluster.resources import JOBS, PODS
 from provisioner.cluster.source import Index

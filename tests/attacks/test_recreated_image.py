@@ -11,8 +11,8 @@ from pathlib import Path
 
 import pytest
 
-from provisioner.api.conditions import find_condition
-from provisioner.api.image import Image, ImageStatus, Measurements
+from provisioner.api.images.image import Image, ImageStatus, Measurements
+from provisioner.api.machinery.conditions import find_condition
 from provisioner.boot.host.image_store import judge_image
 from provisioner.image.trust import judge
 from provisioner.join.admission.admit import NotYet

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 from provisioner.api import VPC, DPUNetwork, NetworkClaim, NetworkPool, SecurityGroup, Server, VPCAttachment
-from provisioner.api.errors import Forbidden, ProvisionerError
+from provisioner.api.machinery.errors import Forbidden, ProvisionerError
 from provisioner.cluster.client import Cluster
 from provisioner.cluster.resources import BMC_SECRETS, SECRETS, of
 from tests.network.control import objects

@@ -11,8 +11,8 @@ import pytest
 
 from lab.control_plane.plane import ControlPlane
 from provisioner.api import Maintenance, Server
-from provisioner.api.errors import Conflict, Refused
-from provisioner.api.node_contract import (
+from provisioner.api.machinery.errors import Conflict, Refused
+from provisioner.api.nodes.contract import (
     BOOT_INTENT_ANNOTATION,
     DRAIN_REQUESTED,
     HOLD_REQUESTED,

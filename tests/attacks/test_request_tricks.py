@@ -11,8 +11,8 @@ import pytest
 
 from lab.control_plane.plane import ControlPlane
 from provisioner.api import Maintenance
-from provisioner.api.errors import Refused
-from provisioner.api.node_contract import (
+from provisioner.api.machinery.errors import Refused
+from provisioner.api.nodes.contract import (
     BOOT_REPORT_ANNOTATION,
     HOLD_REQUESTED,
     NODE_FACTS_ANNOTATION,

@@ -31,7 +31,7 @@ from provisioner.api import (
     Server,
     VPCAttachment,
 )
-from provisioner.api.errors import Refused
+from provisioner.api.machinery.errors import Refused
 from provisioner.cli.service.groups import GROUPS, account_of
 from provisioner.cluster.client import Cluster
 from provisioner.cluster.resources import (

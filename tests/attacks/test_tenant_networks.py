@@ -19,7 +19,7 @@ from provisioner.api import (
     Server,
     VPCAttachment,
 )
-from provisioner.api.errors import ProvisionerError, Refused
+from provisioner.api.machinery.errors import ProvisionerError, Refused
 from provisioner.cli.service.informers import SharedInformers
 from provisioner.cluster.client import Cluster
 from provisioner.cluster.resources import SECRETS, of

@@ -7,7 +7,7 @@ from dataclasses import replace
 
 import pytest
 
-from provisioner.api.maintenance import Blocker, Requestor, TimelineEntry
+from provisioner.api.nodes.maintenance import Blocker, Requestor, TimelineEntry
 from provisioner.cli.kubectl.printing import print_objects, table
 from provisioner.cli.kubectl.waiting import WatchedMaintenance
 from provisioner.cli.why.screen import render_why

@@ -16,10 +16,10 @@ from typing import Any, Final
 
 import pytest
 
-from provisioner.api.conditions import find_condition
-from provisioner.api.firmware_profile import FirmwareProfile
-from provisioner.api.server import PowerStatus
-from provisioner.api.values import SecretBytes
+from provisioner.api.machinery.conditions import find_condition
+from provisioner.api.machinery.values import SecretBytes
+from provisioner.api.servers.firmware_profile import FirmwareProfile
+from provisioner.api.servers.server import PowerStatus
 from provisioner.attestation.challenge import QUOTED_PCRS, activation_proof
 from provisioner.attestation.endorsement import Vouched
 from provisioner.attestation.event_log.parse import Event, EventLog

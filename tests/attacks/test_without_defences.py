@@ -12,9 +12,9 @@ from typing import Any
 
 import pytest
 
-from provisioner.api.codec import to_json
-from provisioner.api.node_contract import BOOT_REPORT_ANNOTATION
-from provisioner.api.node_facts import BootReport
+from provisioner.api.machinery.codec import to_json
+from provisioner.api.nodes.contract import BOOT_REPORT_ANNOTATION
+from provisioner.api.nodes.facts import BootReport
 from provisioner.cli.kubectl import printing
 from provisioner.join.admission import admit as admission
 from provisioner.join.admission.admit import Admitted, JoinFacts, admit

@@ -13,7 +13,7 @@ from typing import Final
 
 import pytest
 
-from provisioner.api.errors import Refused
+from provisioner.api.machinery.errors import Refused
 from provisioner.image.finished.check import check_image
 from provisioner.image.finished.manifest import MANIFEST, FileDigest, digest_of
 from provisioner.image.finished.sign import SecretKey

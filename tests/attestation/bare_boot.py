@@ -25,7 +25,7 @@ from lab.machine.qemu import QemuMachine
 from lab.machine.tpm_manufacture import manufacture_tpm
 from lab.network import LabNetwork, tap_name
 from lab.tools import Tools
-from provisioner.api.values import parse_mac
+from provisioner.api.machinery.values import parse_mac
 from provisioner.image import cpio
 
 SERVER: Final = "r01-u01"

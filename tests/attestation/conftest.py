@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from provisioner.api.values import SecretBytes
+from provisioner.api.machinery.values import SecretBytes
 from provisioner.attestation.challenge import QUOTED_PCRS, IssuedChallenge, activation_proof
 from provisioner.attestation.judge import Evidence, OfferedKeys
 from tests.attestation.firmware_log import a_boot, write_log

@@ -6,7 +6,7 @@ from collections.abc import Callable, Mapping
 from datetime import UTC, datetime
 from typing import Final
 
-from provisioner.api.values import SecretBytes, Sha256Digest
+from provisioner.api.machinery.values import SecretBytes, Sha256Digest
 from provisioner.attestation.boot import ExpectedBoot
 from provisioner.attestation.challenge import (
     QUOTED_PCRS,

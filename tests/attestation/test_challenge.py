@@ -12,8 +12,8 @@ from cryptography.hazmat.primitives.ciphers.aead import AESGCM
 from cryptography.hazmat.primitives.hashes import SHA256
 from cryptography.hazmat.primitives.kdf.hkdf import HKDF
 
-from provisioner.api.errors import Refused
-from provisioner.api.values import SecretBytes
+from provisioner.api.machinery.errors import Refused
+from provisioner.api.machinery.values import SecretBytes
 from provisioner.attestation.challenge import (
     LARGEST_STATE_BYTES,
     LARGEST_TEXT,

@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from provisioner.api.errors import Refused
+from provisioner.api.machinery.errors import Refused
 from provisioner.attestation.event_log.parse import parse_event_log
 from provisioner.attestation.measurements import (
     FIRMWARE_PCRS,

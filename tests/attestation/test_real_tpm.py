@@ -10,7 +10,7 @@ from datetime import UTC, datetime
 import pytest
 from cryptography.hazmat.primitives.serialization import Encoding
 
-from provisioner.api.values import SecretBytes
+from provisioner.api.machinery.values import SecretBytes
 from provisioner.attestation.challenge import QUOTED_PCRS
 from provisioner.attestation.credential import make_credential
 from provisioner.attestation.endorsement import (

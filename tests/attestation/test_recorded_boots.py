@@ -9,8 +9,8 @@ from typing import Any, Final
 
 import pytest
 
-from provisioner.api.errors import Refused
-from provisioner.api.values import parse_digest
+from provisioner.api.machinery.errors import Refused
+from provisioner.api.machinery.values import parse_digest
 from provisioner.attestation.boot import ExpectedBoot, judge_boot
 from provisioner.attestation.event_log.parse import EventLog, parse_event_log
 from provisioner.attestation.event_log.replay import replay

@@ -14,7 +14,7 @@ import pytest
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
-from provisioner.api.errors import Refused
+from provisioner.api.machinery.errors import Refused
 from provisioner.attestation.authenticode import authenticode_sha256
 from provisioner.attestation.challenge import QUOTED_PCRS, open_
 from provisioner.attestation.endorsement import check_certificates, load_authorities

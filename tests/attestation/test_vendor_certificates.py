@@ -10,7 +10,7 @@ import pytest
 from cryptography.hazmat.primitives import hashes
 from cryptography.hazmat.primitives.asymmetric import ec
 
-from provisioner.api.errors import Refused
+from provisioner.api.machinery.errors import Refused
 from provisioner.attestation.endorsement import NotVouched, Vouched, check_certificates, load_authorities
 from tests.attestation.test_endorsement import INTERMEDIATE, NOW, ROOT, TPM, Authority, authority, leaf, pem
 from tests.join.der import content, parts, tlv

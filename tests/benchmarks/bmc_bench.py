@@ -30,8 +30,8 @@ from multiprocessing.connection import Connection
 from pathlib import Path
 from typing import Any, Final
 
-from provisioner.api.meta import rfc3339
-from provisioner.api.server import Server
+from provisioner.api.machinery.meta import rfc3339
+from provisioner.api.servers.server import Server
 from provisioner.cluster.resources import BMC_SECRETS, NAMESPACES, of
 from provisioner.power.bmc.pool import BmcPool
 from provisioner.power.bmc.power_controller import BmcAccess, ObservedPower

@@ -25,8 +25,8 @@ from lab.cli.parts import demo_state
 from lab.demo.state import ADDRESS, DemoState
 from lab.tools import Tools, obtain_tools
 from provisioner.api import Server
-from provisioner.api.boot_timeline import PHASE_NAMES, boot_timeline
-from provisioner.api.conditions import is_true
+from provisioner.api.machinery.conditions import is_true
+from provisioner.api.servers.boot_timeline import PHASE_NAMES, boot_timeline
 from provisioner.cluster.client import Cluster
 from provisioner.cluster.informer import Informer
 from provisioner.cluster.resources import NODES

@@ -37,8 +37,8 @@ from lab.binaries.obtain import find_binaries
 from lab.control_plane.pki import Authority, KeyPair
 from lab.control_plane.plane import ControlPlane
 from lab.control_plane.ports import free_port
-from provisioner.api.errors import Refused
-from provisioner.api.meta import rfc3339_micro
+from provisioner.api.machinery.errors import Refused
+from provisioner.api.machinery.meta import rfc3339_micro
 from provisioner.cluster.client import Cluster
 from provisioner.cluster.resources import CREDENTIALS, LEASES, NODE_LEASES, NODES, ROLE_BINDINGS, ROLES
 from provisioner.join.credentials.listed import ListedServer, binding_of, role_of, shard_of

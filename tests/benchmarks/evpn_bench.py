@@ -31,8 +31,8 @@ from typing import Final
 from lab.binaries.obtain import find_binaries
 from lab.control_plane.kubelet_files import join_as
 from lab.control_plane.plane import ControlPlane
-from provisioner.api.codec import to_json
-from provisioner.api.dpu_network import DPUEvpn, DPUNetworkSpec, RemotePrefixes
+from provisioner.api.machinery.codec import to_json
+from provisioner.api.network.dpu_network import DPUEvpn, DPUNetworkSpec, RemotePrefixes
 from provisioner.cluster.client import Cluster
 from provisioner.network.agent.dhcp.served import ServedPort
 from provisioner.network.agent.exchanging import ASK_SECONDS, ExchangingKernel

@@ -19,7 +19,7 @@ from typing import Final
 
 from lab.cli.parts import demo_state
 from lab.demo.state import DemoState
-from provisioner.api.maintenance import RebootMethod
+from provisioner.api.nodes.maintenance import RebootMethod
 from provisioner.cluster.client import Cluster
 from tests.benchmarks.kexec_drive import Reboot, load, reboot, save, was_seen
 from tests.benchmarks.own_lab import accelerator_of, run_in_lab

@@ -18,13 +18,13 @@ from pathlib import Path
 from typing import Any, Final, TypeVar
 
 from provisioner.api import Maintenance, NodePool, Server
-from provisioner.api.codec import from_json
-from provisioner.api.maintenance import FINAL_PHASES, RebootMethod
-from provisioner.api.meta import parse_time, rfc3339
-from provisioner.api.node_contract import BOOT_INTENT_ANNOTATION, BOOT_REPORT_ANNOTATION, HOLD_REQUESTED
-from provisioner.api.node_facts import BootIntent, BootReport
-from provisioner.api.schema import API_VERSION
-from provisioner.api.server import ServerStatus
+from provisioner.api.machinery.codec import from_json
+from provisioner.api.machinery.meta import parse_time, rfc3339
+from provisioner.api.machinery.schema import API_VERSION
+from provisioner.api.nodes.contract import BOOT_INTENT_ANNOTATION, BOOT_REPORT_ANNOTATION, HOLD_REQUESTED
+from provisioner.api.nodes.facts import BootIntent, BootReport
+from provisioner.api.nodes.maintenance import FINAL_PHASES, RebootMethod
+from provisioner.api.servers.server import ServerStatus
 from provisioner.cluster.client import Cluster
 from provisioner.cluster.resources import NODES, of
 from tests.benchmarks.processor_time import ProcessorTime

@@ -19,7 +19,7 @@ from dataclasses import dataclass, field
 from ipaddress import IPv4Address, IPv6Address
 from typing import Final
 
-from provisioner.api.dpu_network import DPUNetworkSpec
+from provisioner.api.network.dpu_network import DPUNetworkSpec
 from provisioner.network.agent.follow import LOOK_SECONDS
 from provisioner.network.agent.naming import router_address, router_mac, vxlan_name
 from tests.benchmarks.processor_time import seconds_of_children

@@ -22,7 +22,7 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import Final
 
-from provisioner.api.upgrade_strategy import Canary, DomainCap, UpgradeStrategy
+from provisioner.api.pools.upgrade_strategy import Canary, DomainCap, UpgradeStrategy
 from provisioner.rollout.fleet import Member, MemberState, Occupancy, PoolSnapshot
 from provisioner.rollout.plan import plan
 from provisioner.rollout.simulate.figures import Figures, compare

@@ -30,8 +30,8 @@ from typing import Any, Final
 from lab.binaries.obtain import Binaries, find_binaries
 from lab.control_plane.plane import ControlPlane
 from provisioner.api import Image, Maintenance, NodePool, Server
-from provisioner.api.conditions import is_true
-from provisioner.api.maintenance import FINAL_PHASES
+from provisioner.api.machinery.conditions import is_true
+from provisioner.api.nodes.maintenance import FINAL_PHASES
 from provisioner.cluster.client import Cluster
 from provisioner.cluster.informer import Informer
 from provisioner.cluster.resources import of

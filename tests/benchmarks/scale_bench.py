@@ -32,8 +32,8 @@ from typing import IO, Any, Final
 from lab.binaries.obtain import Binaries, find_binaries
 from lab.control_plane.plane import ControlPlane
 from provisioner.api import Image, Server
-from provisioner.api.conditions import find_condition
-from provisioner.api.meta import parse_time
+from provisioner.api.machinery.conditions import find_condition
+from provisioner.api.machinery.meta import parse_time
 from provisioner.cluster.client import Cluster
 from provisioner.cluster.resources import LEASES, NODES, of
 from tests.api.objects import IMAGE_JUDGED, image, node_pool

@@ -28,7 +28,7 @@ from typing import Final, Self
 
 from lab.control_plane.ports import free_port
 from lab.tools import Tools, obtain_tools
-from provisioner.api.server import Server, ServerStatus
+from provisioner.api.servers.server import Server, ServerStatus
 from provisioner.boot.host.nginx import NginxSite, nginx_command, render_nginx
 from provisioner.boot.observe.server_index import ServerIndex
 from provisioner.boot.script.renderer import ScriptRenderer

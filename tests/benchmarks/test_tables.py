@@ -11,10 +11,10 @@ from typing import Any, Final
 
 import pytest
 
-from provisioner.api.boot_stage import BootStage
-from provisioner.api.meta import rfc3339
-from provisioner.api.server import ServerStatus
-from provisioner.api.server_status import BootProgress, JoinStatus, StageTime
+from provisioner.api.machinery.meta import rfc3339
+from provisioner.api.servers.boot_stage import BootStage
+from provisioner.api.servers.server import ServerStatus
+from provisioner.api.servers.server_status import BootProgress, JoinStatus, StageTime
 from provisioner.rollout.simulate.figures import Delay
 from provisioner.rollout.simulate.setup import DAY
 from tests.benchmarks import (

@@ -33,10 +33,10 @@ from lab.binaries.obtain import Binaries, find_binaries
 from lab.control_plane.kubelet_files import join_as
 from lab.control_plane.plane import ControlPlane
 from provisioner.api import DPUNetwork, NetworkClaim, VPCAttachment
-from provisioner.api.codec import decode
-from provisioner.api.conditions import find_condition
-from provisioner.api.errors import ProvisionerError
-from provisioner.api.wording import quantity
+from provisioner.api.machinery.codec import decode
+from provisioner.api.machinery.conditions import find_condition
+from provisioner.api.machinery.errors import ProvisionerError
+from provisioner.api.machinery.wording import quantity
 from provisioner.cluster.client import Cluster
 from provisioner.cluster.informer import Informer
 from provisioner.cluster.resources import NAMESPACES, of

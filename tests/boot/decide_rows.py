@@ -7,8 +7,8 @@ from datetime import timedelta
 from typing import Any
 
 from provisioner.api import Image, Maintenance, NodePool, Rack
-from provisioner.api.node_pool import StageTimeouts
-from provisioner.api.server import BootOrder, BootProgress, JoinStatus, PowerStatus, ServerStatus, StageTime
+from provisioner.api.pools.node_pool import StageTimeouts
+from provisioner.api.servers.server import BootOrder, BootProgress, JoinStatus, PowerStatus, ServerStatus, StageTime
 from provisioner.rules.liveness import Heartbeat, NodeLife, fresh_time
 from tests.boot.objects import DIGEST, NOON, at, attempt, condition, image, maintenance, pool
 

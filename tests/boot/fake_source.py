@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from typing import Any
 
-from provisioner.api.codec import encode
-from provisioner.api.meta import Resource
+from provisioner.api.machinery.codec import encode
+from provisioner.api.machinery.meta import Resource
 from provisioner.cluster.source import Index, KeysOf, Watcher
 
 

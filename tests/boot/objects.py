@@ -7,12 +7,12 @@ from datetime import UTC, datetime, timedelta
 from typing import Any
 
 from provisioner.api import Condition, Image, Maintenance, NodePool, ObjectMeta, Rack, Server
-from provisioner.api.image import Artifact, ImageSpec, NamedArtifact
-from provisioner.api.maintenance import MaintenanceSpec, MaintenanceStatus, RebootAttempt
-from provisioner.api.meta import rfc3339_micro
-from provisioner.api.node_pool import NodePoolSpec
-from provisioner.api.rack import RackSpec, Subnet
-from provisioner.api.server import BMC, ServerSpec, ServerStatus
+from provisioner.api.images.image import Artifact, ImageSpec, NamedArtifact
+from provisioner.api.machinery.meta import rfc3339_micro
+from provisioner.api.nodes.maintenance import MaintenanceSpec, MaintenanceStatus, RebootAttempt
+from provisioner.api.pools.node_pool import NodePoolSpec
+from provisioner.api.servers.rack import RackSpec, Subnet
+from provisioner.api.servers.server import BMC, ServerSpec, ServerStatus
 from provisioner.boot.script.kernel_arguments import BootUrls
 
 DIGEST = "sha256:" + "ab" * 32

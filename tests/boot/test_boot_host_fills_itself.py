@@ -9,8 +9,8 @@ from pathlib import Path
 import pytest
 
 from provisioner.api import Image
-from provisioner.api.codec import encode
-from provisioner.api.conditions import find_condition
+from provisioner.api.machinery.codec import encode
+from provisioner.api.machinery.conditions import find_condition
 from provisioner.boot.host.service import BootCaches, BootService, BootSettings
 from provisioner.cluster.client import Cluster
 from provisioner.cluster.events import EventRecorder

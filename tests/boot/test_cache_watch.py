@@ -14,9 +14,9 @@ from typing import Any
 import pytest
 
 from provisioner.api import Image, Rack
-from provisioner.api.codec import decode
-from provisioner.api.image import Artifact, NamedArtifact
-from provisioner.api.rack import LEAST_RATE_BYTES_PER_SECOND, RackStatus
+from provisioner.api.images.image import Artifact, NamedArtifact
+from provisioner.api.machinery.codec import decode
+from provisioner.api.servers.rack import LEAST_RATE_BYTES_PER_SECOND, RackStatus
 from provisioner.boot.host import cache_probe, cache_watch
 from provisioner.boot.host.cache_probe import probe
 from provisioner.boot.host.cache_watch import LANES, CacheVerdict, CacheWatch, RackCache, judge_cache, least_rate_of

@@ -8,9 +8,9 @@ from typing import Any
 import pytest
 
 from provisioner.api import Image, NodePool, Rack, Server
-from provisioner.api.rack import RackStatus
-from provisioner.api.server import BootOrder, ServerStatus
-from provisioner.api.server_status import BootProgress
+from provisioner.api.servers.rack import RackStatus
+from provisioner.api.servers.server import BootOrder, ServerStatus
+from provisioner.api.servers.server_status import BootProgress
 from provisioner.boot.script.choose import Boot, Wait, choose_boot_target
 from provisioner.boot.script.kernel_arguments import BootUrls
 from tests.boot.objects import STORE, URLS, at, condition, image, layered_image, pool, rack, server

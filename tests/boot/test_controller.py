@@ -14,10 +14,10 @@ from typing import Any
 import pytest
 
 from provisioner.api import Image, Maintenance, NodePool, Rack, Server
-from provisioner.api.codec import encode, to_json
-from provisioner.api.errors import Conflict
-from provisioner.api.meta import rfc3339, rfc3339_micro
-from provisioner.api.server import JoinStatus, PowerStatus, ServerStatus
+from provisioner.api.machinery.codec import encode, to_json
+from provisioner.api.machinery.errors import Conflict
+from provisioner.api.machinery.meta import rfc3339, rfc3339_micro
+from provisioner.api.servers.server import JoinStatus, PowerStatus, ServerStatus
 from provisioner.boot.orders.controller import MANAGER, BootController, build_boot_controllers
 from provisioner.boot.orders.informers import BootInformers, find_other_node, machine_keys
 from provisioner.cluster.client import Cluster

@@ -10,9 +10,9 @@ from typing import Any
 import pytest
 
 from provisioner.api import Server
-from provisioner.api.codec import decode, encode
-from provisioner.api.meta import parse_time
-from provisioner.api.server import PowerStatus, ServerStatus
+from provisioner.api.machinery.codec import decode, encode
+from provisioner.api.machinery.meta import parse_time
+from provisioner.api.servers.server import PowerStatus, ServerStatus
 from provisioner.boot.orders import needs
 from provisioner.boot.orders.assessment import OrderDecision
 from provisioner.boot.orders.decide import decide

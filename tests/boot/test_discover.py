@@ -12,12 +12,12 @@ from typing import Any
 import pytest
 
 from provisioner.api import ObjectMeta, Rack, Server
-from provisioner.api.codec import encode
-from provisioner.api.discovery import MAX_WAITING_IN_SUBNET, Claims, RackPlace, discovered_server
-from provisioner.api.errors import Conflict, Refused, Retryable
-from provisioner.api.rack import Subnet
-from provisioner.api.server import Discovery
-from provisioner.api.values import MacAddress
+from provisioner.api.machinery.codec import encode
+from provisioner.api.machinery.errors import Conflict, Refused, Retryable
+from provisioner.api.machinery.values import MacAddress
+from provisioner.api.servers.discovery import MAX_WAITING_IN_SUBNET, Claims, RackPlace, discovered_server
+from provisioner.api.servers.rack import Subnet
+from provisioner.api.servers.server import Discovery
 from provisioner.boot.observe.discover import CREATED_AT_ONCE, Discoverer
 from provisioner.boot.observe.server_index import ServerIndex
 from tests.boot.fake_source import FakeSource

@@ -11,8 +11,8 @@ from typing import Any, cast
 import pytest
 
 from provisioner.api import Image
-from provisioner.api.codec import encode
-from provisioner.api.image import Measurements
+from provisioner.api.images.image import Measurements
+from provisioner.api.machinery.codec import encode
 from provisioner.attestation.authenticode import authenticode_sha256
 from provisioner.boot.host import image_store
 from provisioner.boot.host.image_store import StoreWatch, files_of, kernel_problem

@@ -24,7 +24,7 @@ from cryptography.hazmat.primitives.asymmetric import ec
 from structlog.testing import capture_logs
 
 from lab.control_plane.ports import free_port
-from provisioner.api.errors import Refused
+from provisioner.api.machinery.errors import Refused
 from provisioner.boot.host.firmware import SERVED_FILES
 from provisioner.boot.host.nginx import NginxSite, nginx_command, render_nginx
 from provisioner.boot.host.nginx_upkeep import follow_certificate, stamp_of

@@ -9,9 +9,9 @@ from typing import Any
 from hypothesis import given
 from hypothesis import strategies as st
 
-from provisioner.api.boot_stage import BOOT_STAGES, stage_order
-from provisioner.api.server import BootOrder, BootProgress
-from provisioner.api.values import MacAddress
+from provisioner.api.machinery.values import MacAddress
+from provisioner.api.servers.boot_stage import BOOT_STAGES, stage_order
+from provisioner.api.servers.server import BootOrder, BootProgress
 from provisioner.boot.observe.progress import ProgressReport, clean_message, record_report
 from tests.boot.objects import NOON, at
 

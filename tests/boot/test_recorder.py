@@ -11,9 +11,9 @@ from typing import Any
 import pytest
 
 from provisioner.api import Server
-from provisioner.api.codec import decode
-from provisioner.api.errors import NotFound, Refused, Retryable
-from provisioner.api.values import MacAddress
+from provisioner.api.machinery.codec import decode
+from provisioner.api.machinery.errors import NotFound, Refused, Retryable
+from provisioner.api.machinery.values import MacAddress
 from provisioner.boot.observe.progress import ProgressReport
 from provisioner.boot.observe.recorder import LEFT_SECONDS, MAX_REPORTS_PER_SERVER, ProgressRecorder
 from provisioner.boot.observe.server_index import ServerIndex

@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 
 from provisioner.api import AddressBlock, Image, Maintenance, NodePool, Rack, Server
-from provisioner.api.codec import encode
+from provisioner.api.machinery.codec import encode
 from provisioner.boot.orders.controller import build_boot_controllers
 from provisioner.boot.orders.informers import BootInformers
 from provisioner.cluster.client import Cluster

@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from provisioner.api.server import BootOrder, ServerStatus
+from provisioner.api.servers.server import BootOrder, ServerStatus
 from provisioner.boot.script.choose import BootTarget, Wait, choose_boot_target
 from provisioner.boot.script.render import console_lines, render_first_script, render_script
 from provisioner.boot.script.renderer import STARTING

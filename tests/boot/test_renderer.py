@@ -12,8 +12,8 @@ from typing import Any
 import pytest
 from prometheus_client import CollectorRegistry
 
-from provisioner.api.dpu import DPU
-from provisioner.api.server import BootOrder, Server, ServerStatus
+from provisioner.api.servers.dpu import DPU
+from provisioner.api.servers.server import BootOrder, Server, ServerStatus
 from provisioner.boot.metrics.scripts import ScriptMeter
 from provisioner.boot.observe.server_index import ServerIndex
 from provisioner.boot.script import renderer

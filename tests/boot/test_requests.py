@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from provisioner.api import Maintenance
-from provisioner.api.maintenance import (
+from provisioner.api.nodes.maintenance import (
     DISTURBING_PHASES,
     FINAL_PHASES,
     MaintenancePolicy,
@@ -17,7 +17,7 @@ from provisioner.api.maintenance import (
     Requestor,
     holding_maintenance,
 )
-from provisioner.api.server import BootOrder, JoinStatus, PowerStatus
+from provisioner.api.servers.server import BootOrder, JoinStatus, PowerStatus
 from provisioner.boot.orders.assessment import OrderDecision
 from provisioner.boot.orders.decide import decide
 from tests.boot.decide_rows import (

@@ -12,8 +12,8 @@ from typing import Any
 import pytest
 
 from provisioner.api import Maintenance, Server
-from provisioner.api.codec import encode, to_json
-from provisioner.api.server import BootOrder
+from provisioner.api.machinery.codec import encode, to_json
+from provisioner.api.servers.server import BootOrder
 from provisioner.boot.orders.controller import BootController, build_boot_controllers
 from provisioner.cluster.resources import of
 from tests.boot.fake_source import FakeSource

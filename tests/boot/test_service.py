@@ -25,11 +25,11 @@ from flask import Blueprint
 from lab.control_plane.plane import ControlPlane
 from lab.control_plane.ports import free_port
 from provisioner.api import Image, Rack, Server
-from provisioner.api.codec import encode
-from provisioner.api.conditions import is_true
-from provisioner.api.errors import NeedsHuman
-from provisioner.api.image import Artifact, NamedArtifact
-from provisioner.api.rack import Subnet
+from provisioner.api.images.image import Artifact, NamedArtifact
+from provisioner.api.machinery.codec import encode
+from provisioner.api.machinery.conditions import is_true
+from provisioner.api.machinery.errors import NeedsHuman
+from provisioner.api.servers.rack import Subnet
 from provisioner.boot.host import service as service_module
 from provisioner.boot.host.service import BootService, BootSettings
 from provisioner.cluster.client import Cluster

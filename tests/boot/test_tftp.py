@@ -13,7 +13,7 @@ from pathlib import Path
 
 import pytest
 
-from provisioner.api.errors import NeedsHuman
+from provisioner.api.machinery.errors import NeedsHuman
 from provisioner.boot.host.firmware import FIRMWARE_FILES, collect_firmware
 from provisioner.boot.host.processes import Child
 from provisioner.boot.host.tftp import dnsmasq_command, run_as

@@ -10,10 +10,10 @@ import pytest
 from flask import Flask
 from flask.testing import FlaskClient
 
-from provisioner.api.discovery import MAX_WAITING_IN_SUBNET, Claims
-from provisioner.api.dpu import DPU
-from provisioner.api.errors import Refused
-from provisioner.api.server import BootOrder, Interface, ServerStatus
+from provisioner.api.machinery.errors import Refused
+from provisioner.api.servers.discovery import MAX_WAITING_IN_SUBNET, Claims
+from provisioner.api.servers.dpu import DPU
+from provisioner.api.servers.server import BootOrder, Interface, ServerStatus
 from provisioner.boot.host.peer import RealPeer
 from provisioner.boot.host.web import OF_A_CLIENT, OF_ALL, boot_blueprint
 from provisioner.boot.observe.progress import ProgressReport

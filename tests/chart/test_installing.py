@@ -24,7 +24,7 @@ from lab.control_plane.plane import ControlPlane
 from provisioner import __version__
 from provisioner.api import Rack, Server
 from provisioner.api.crd import VERSION_ANNOTATION, all_crds
-from provisioner.api.errors import Refused
+from provisioner.api.machinery.errors import Refused
 from provisioner.cli.main import provisioner
 from provisioner.cli.service.manifests import all_manifests
 from provisioner.cluster.client import Cluster

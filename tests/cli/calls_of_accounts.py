@@ -19,7 +19,7 @@ from typing import Any, Final
 
 import provisioner
 from provisioner import api
-from provisioner.api.meta import Resource
+from provisioner.api.machinery.meta import Resource
 from provisioner.cli.service.groups import GROUPS, GroupContext
 from provisioner.cli.service.informers import SharedInformers
 from provisioner.cluster import resources

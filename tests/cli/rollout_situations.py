@@ -8,13 +8,13 @@ from datetime import timedelta
 from typing import Any
 
 from provisioner.api import Image, Maintenance, NodePool, ObjectMeta, Server
-from provisioner.api.codec import decode, encode
-from provisioner.api.maintenance import MaintenanceSpec
-from provisioner.api.meta import rfc3339
-from provisioner.api.node_pool import NodePoolSpec, NodePoolStatus
-from provisioner.api.rollout_status import RolloutBlocker, RolloutStatus, RolloutStop, WaitCount
-from provisioner.api.server_status import UpgradeFailure
-from provisioner.api.upgrade_strategy import Canary, UpgradeStrategy
+from provisioner.api.machinery.codec import decode, encode
+from provisioner.api.machinery.meta import rfc3339
+from provisioner.api.nodes.maintenance import MaintenanceSpec
+from provisioner.api.pools.node_pool import NodePoolSpec, NodePoolStatus
+from provisioner.api.pools.rollout_status import RolloutBlocker, RolloutStatus, RolloutStop, WaitCount
+from provisioner.api.pools.upgrade_strategy import Canary, UpgradeStrategy
+from provisioner.api.servers.server_status import UpgradeFailure
 from provisioner.cli.rollout.pool_view import PoolView, make_view
 from provisioner.rollout.borrowed import lending_of
 from tests.api.objects import image

@@ -7,12 +7,12 @@ from datetime import UTC, datetime, timedelta
 from typing import Any
 
 from provisioner.api import Condition, Maintenance, NodePool, ObjectMeta, Server
-from provisioner.api.maintenance import Blocker, MaintenanceSpec, RebootAttempt, Requestor, TimelineEntry
-from provisioner.api.maintenance import MaintenanceStatus as Status
-from provisioner.api.meta import rfc3339, rfc3339_micro
-from provisioner.api.node_pool import NodePoolSpec
-from provisioner.api.server import BMC, ServerSpec, ServerStatus
-from provisioner.api.server_status import BootOrder, CheckResult, PowerStatus, Verification
+from provisioner.api.machinery.meta import rfc3339, rfc3339_micro
+from provisioner.api.nodes.maintenance import Blocker, MaintenanceSpec, RebootAttempt, Requestor, TimelineEntry
+from provisioner.api.nodes.maintenance import MaintenanceStatus as Status
+from provisioner.api.pools.node_pool import NodePoolSpec
+from provisioner.api.servers.server import BMC, ServerSpec, ServerStatus
+from provisioner.api.servers.server_status import BootOrder, CheckResult, PowerStatus, Verification
 from provisioner.cli.why.subject import ServerSubject
 from provisioner.cluster.recent_events import RecentEvents
 

@@ -12,8 +12,8 @@ from click.testing import CliRunner, Result
 
 from lab.control_plane.plane import ControlPlane
 from provisioner.api import VPC, SecurityGroup, VPCAttachment
-from provisioner.api.errors import ProvisionerError
-from provisioner.api.meta import Resource
+from provisioner.api.machinery.errors import ProvisionerError
+from provisioner.api.machinery.meta import Resource
 from provisioner.cli.main import kubectl
 from provisioner.cluster.client import Cluster
 from provisioner.cluster.resources import of

@@ -8,11 +8,11 @@ from typing import Any
 
 import pytest
 
-from provisioner.api.attestation import AttestationStatus, SeenMachine
-from provisioner.api.errors import Refused
-from provisioner.api.meta import Condition, ObjectMeta
-from provisioner.api.node_pool import NodePool, NodePoolSpec
-from provisioner.api.server import Server
+from provisioner.api.machinery.errors import Refused
+from provisioner.api.machinery.meta import Condition, ObjectMeta
+from provisioner.api.pools.node_pool import NodePool, NodePoolSpec
+from provisioner.api.servers.attestation import AttestationStatus, SeenMachine
+from provisioner.api.servers.server import Server
 from provisioner.cli.kubectl.attestation_command import decide_approval
 from provisioner.cli.kubectl.forgetting import Forgetting, decide_forgetting, forget_event
 from provisioner.cli.why.identity import identity

@@ -14,8 +14,8 @@ import pytest
 
 from lab.control_plane.plane import ControlPlane
 from provisioner.api import AddressBlock, Image, NodePool, Rack, Server
-from provisioner.api.conditions import find_condition
-from provisioner.api.errors import Conflict, ProvisionerError
+from provisioner.api.machinery.conditions import find_condition
+from provisioner.api.machinery.errors import Conflict, ProvisionerError
 from provisioner.cli.service.controllers import run_controllers
 from provisioner.cluster.client import Cluster
 from provisioner.cluster.metrics import Meters

@@ -13,8 +13,8 @@ from click.testing import CliRunner
 
 from lab.control_plane.plane import ControlPlane
 from provisioner.api import Server
-from provisioner.api.conditions import find_condition
-from provisioner.api.errors import NotFound
+from provisioner.api.machinery.conditions import find_condition
+from provisioner.api.machinery.errors import NotFound
 from provisioner.cli.main import provisioner
 from provisioner.cli.service import controller as service
 from provisioner.cli.service import controllers

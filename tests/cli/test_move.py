@@ -7,7 +7,7 @@ from collections.abc import Iterator
 import pytest
 
 from provisioner.api import Image, NodePool, Server
-from provisioner.api.codec import encode
+from provisioner.api.machinery.codec import encode
 from provisioner.cluster.resources import of
 from tests.boot.objects import image
 from tests.cli.rack_of_nodes import API, RackOfNodes

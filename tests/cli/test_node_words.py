@@ -8,8 +8,8 @@ from datetime import UTC, datetime, timedelta
 import pytest
 
 from provisioner.api import Server
-from provisioner.api.meta import parse_time
-from provisioner.api.node_contract import (
+from provisioner.api.machinery.meta import parse_time
+from provisioner.api.nodes.contract import (
     DRAIN_REQUESTED,
     HOLD_REQUESTED,
     REBOOT_REQUESTED,

@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Final
 
 ROOT: Final = Path(__file__).parents[2]
-PARSER: Final = "provisioner/api/documents.py"
+PARSER: Final = "provisioner/api/machinery/documents.py"
 LOADERS: Final = {
     "yaml": {"load", "load_all", "safe_load", "safe_load_all", "full_load", "unsafe_load", "compose", "compose_all",
              "parse", "scan"},
@@ -18,7 +18,7 @@ LOADERS: Final = {
 APART: Final = ("provisioner/node/", "provisioner/network/agent/")
 """What stands alone in images and on DPUs."""
 OTHERS: Final[Mapping[str, str]] = {
-    "provisioner/api/codec.py": "what this project has written itself",
+    "provisioner/api/machinery/codec.py": "what this project has written itself",
     "provisioner/attestation/challenge.py": "what was sealed by a key of ours",
     "provisioner/boot/host/image_slots.py": "what the kernel's `ip` says",
     "provisioner/boot/observe/trace/lines.py": "a line of nginx's log, of at most so many bytes",
@@ -68,5 +68,5 @@ def test_each_file_is_read_by_the_parser_alone() -> None:
         for path in sorted((ROOT / "provisioner").rglob("*.py"))
         if not str(path.relative_to(ROOT)).startswith(APART) and str(path.relative_to(ROOT)) not in {PARSER, *OTHERS}
     ]
-    assert [line for path in modules for line in loads(path)] == [], "use provisioner.api.documents"
+    assert [line for path in modules for line in loads(path)] == [], "use provisioner.api.machinery.documents"
     assert [other for other in OTHERS if not list(loads(ROOT / other))] == [], "exempt without need"

@@ -13,7 +13,7 @@ import yaml
 
 from lab.binaries.obtain import Binaries
 from provisioner.api import Image, Maintenance, Server
-from provisioner.api.meta import parse_time
+from provisioner.api.machinery.meta import parse_time
 from provisioner.cli.kubectl import waiting
 from provisioner.cli.kubectl.filing import Filed
 from provisioner.cluster.resources import NODES, of

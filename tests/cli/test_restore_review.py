@@ -7,8 +7,8 @@ from datetime import UTC, datetime, timedelta
 from typing import Any
 
 from provisioner.api import Maintenance, NodePool, Server
-from provisioner.api.codec import decode
-from provisioner.api.meta import rfc3339_micro
+from provisioner.api.machinery.codec import decode
+from provisioner.api.machinery.meta import rfc3339_micro
 from provisioner.cli.restore.review import Past, ReviewFinding, denied_credentials, review
 from tests.api.objects import maintenance, node_pool, server
 

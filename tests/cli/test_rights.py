@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from lab.control_plane.plane import ControlPlane
-from provisioner.api.errors import Refused
+from provisioner.api.machinery.errors import Refused
 from provisioner.cli.service.controller import NAMES
 from provisioner.cli.service.groups import GROUPS
 from provisioner.cli.service.manifests import ACCOUNTS

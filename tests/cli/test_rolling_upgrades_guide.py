@@ -13,7 +13,7 @@ import yaml
 
 from provisioner.api import NodePool
 from provisioner.api.crd import all_crds
-from provisioner.api.errors import Refused
+from provisioner.api.machinery.errors import Refused
 from provisioner.cli.main import kubectl
 from provisioner.cli.rollout.screen import LOOKS
 from provisioner.cluster.client import Cluster

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 from click.testing import CliRunner
 
-from provisioner.api.errors import NeedsHuman
+from provisioner.api.machinery.errors import NeedsHuman
 from provisioner.cli.main import provisioner
 
 

@@ -19,7 +19,7 @@ from click.testing import CliRunner
 from lab.binaries.obtain import Binaries
 from lab.control_plane.plane import ControlPlane
 from provisioner.api import Image, NodePool, Server
-from provisioner.api.meta import parse_time, rfc3339
+from provisioner.api.machinery.meta import parse_time, rfc3339
 from provisioner.cli.kubectl.failing import BadInput
 from provisioner.cli.main import kubectl
 from provisioner.cli.rollout.watching import watch_rollout

@@ -9,17 +9,17 @@ from typing import Any
 import pytest
 
 from provisioner.api import Image, NodePool
-from provisioner.api.errors import Forbidden, Refused
-from provisioner.api.meta import parse_time, rfc3339
-from provisioner.api.node_contract import HOLD_REQUESTED
-from provisioner.api.pool_settings import (
+from provisioner.api.machinery.errors import Forbidden, Refused
+from provisioner.api.machinery.meta import parse_time, rfc3339
+from provisioner.api.nodes.contract import HOLD_REQUESTED
+from provisioner.api.pools.pool_settings import (
     ExpectedGpus,
     ExpectedInventory,
     JobSettings,
     SlurmJobs,
     VerificationSettings,
 )
-from provisioner.api.upgrade_strategy import Canary, UpgradeDeadline, UpgradeStrategy, Wave
+from provisioner.api.pools.upgrade_strategy import Canary, UpgradeDeadline, UpgradeStrategy, Wave
 from provisioner.cli.kubectl.failing import BadInput
 from provisioner.cli.rollout import changes
 from provisioner.cli.rollout.plan_screen import render_plan

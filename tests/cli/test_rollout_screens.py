@@ -8,7 +8,7 @@ from typing import get_args
 import pytest
 
 from provisioner.api import ObjectMeta
-from provisioner.api.rollout_status import RolloutRecord
+from provisioner.api.pools.rollout_status import RolloutRecord
 from provisioner.cli.kubectl.printing import WIDTH
 from provisioner.cli.rollout.fleet_picture import draw_fleet, one_line
 from provisioner.cli.rollout.history import render_history

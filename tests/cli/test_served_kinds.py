@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 from structlog.testing import capture_logs
 
-from provisioner.api.errors import NotFound, Retryable
+from provisioner.api.machinery.errors import NotFound, Retryable
 from provisioner.cli.service import served_kinds
 from provisioner.cli.service.served_kinds import find_missing, wait_for_kinds, warn_of_kinds
 from provisioner.cluster.client import Cluster

@@ -15,7 +15,7 @@ from click.testing import CliRunner, Result
 
 from lab.control_plane.plane import ControlPlane
 from provisioner.api import VPCAttachment
-from provisioner.api.errors import NotFound, Retryable
+from provisioner.api.machinery.errors import NotFound, Retryable
 from provisioner.cli.kubectl.completion import complete
 from provisioner.cli.main import kubectl
 from provisioner.cli.vpc import waiting

@@ -9,7 +9,7 @@ import click
 import pytest
 
 from provisioner.api import VPC
-from provisioner.api.codec import decode
+from provisioner.api.machinery.codec import decode
 from provisioner.cli.kubectl.failing import BadInput
 from provisioner.cli.kubectl.printing import WIDTH
 from provisioner.cli.vpc.attachment_screen import render_attachment

@@ -6,7 +6,7 @@ from typing import Any, cast
 
 import pytest
 
-from provisioner.api.errors import Forbidden
+from provisioner.api.machinery.errors import Forbidden
 from provisioner.cli.kubectl.asking import NAMED_NODES, NAMED_PODS, tell_what_ends
 from provisioner.cli.kubectl.targets import ServerTarget
 from provisioner.cluster.client import Cluster, ListResult

@@ -11,13 +11,13 @@ from typing import Any
 import pytest
 
 from provisioner.api import Maintenance
-from provisioner.api.codec import to_json
-from provisioner.api.node_contract import HOLD_REQUESTED, NODE_FACTS_ANNOTATION
-from provisioner.api.node_facts import NodeFacts
-from provisioner.api.node_pool import KubeletSettings, NodePoolStatus
-from provisioner.api.numa_alignment import NumaAlignment
-from provisioner.api.rollout_status import ReleasedImage, RolloutStatus
-from provisioner.api.server_status import BootOrder, CheckResult, JoinStatus, UpgradeFailure
+from provisioner.api.machinery.codec import to_json
+from provisioner.api.nodes.contract import HOLD_REQUESTED, NODE_FACTS_ANNOTATION
+from provisioner.api.nodes.facts import NodeFacts
+from provisioner.api.pools.node_pool import KubeletSettings, NodePoolStatus
+from provisioner.api.pools.numa_alignment import NumaAlignment
+from provisioner.api.pools.rollout_status import ReleasedImage, RolloutStatus
+from provisioner.api.servers.server_status import BootOrder, CheckResult, JoinStatus, UpgradeFailure
 from provisioner.cli.kubectl.printing import WIDTH
 from provisioner.cli.kubectl.status_command import render_status
 from provisioner.cli.kubectl.targets import ServerTarget

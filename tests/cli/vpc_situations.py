@@ -7,8 +7,8 @@ from datetime import UTC, datetime, timedelta
 from typing import Any, Final
 
 from provisioner.api import VPC, DPUNetwork, NetworkClaim, SecurityGroup, Server, VPCAttachment
-from provisioner.api.codec import decode
-from provisioner.api.meta import rfc3339
+from provisioner.api.machinery.codec import decode
+from provisioner.api.machinery.meta import rfc3339
 from provisioner.cli.vpc.subject import AttachmentSubject, Hidden
 from tests.network.control import objects
 

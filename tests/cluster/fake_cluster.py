@@ -13,9 +13,9 @@ from collections.abc import Callable, Iterable, Mapping
 from datetime import UTC, datetime
 from typing import Any, TypeVar
 
-from provisioner.api.codec import decode
-from provisioner.api.errors import Conflict, NotFound, Refused, Retryable
-from provisioner.api.meta import Resource
+from provisioner.api.machinery.codec import decode
+from provisioner.api.machinery.errors import Conflict, NotFound, Refused, Retryable
+from provisioner.api.machinery.meta import Resource
 from provisioner.cluster.client import ListResult
 from provisioner.cluster.failures import Busy
 from provisioner.cluster.json_patch import operations

@@ -10,8 +10,8 @@ from functools import cache
 from typing import Any
 
 from provisioner.api.crd import all_crds
-from provisioner.api.errors import Refused
-from provisioner.api.meta import parse_time
+from provisioner.api.machinery.errors import Refused
+from provisioner.api.machinery.meta import parse_time
 
 Schema = dict[str, Any]
 

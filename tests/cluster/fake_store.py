@@ -9,8 +9,8 @@ from dataclasses import dataclass
 from datetime import datetime
 from typing import Any, Final
 
-from provisioner.api.errors import Conflict, NotFound, Refused
-from provisioner.api.meta import rfc3339
+from provisioner.api.machinery.errors import Conflict, NotFound, Refused
+from provisioner.api.machinery.meta import rfc3339
 from provisioner.cluster.resources import NAMESPACES, ResourceType
 from tests.cluster.fake_apply import FakeOwnership, copy_json
 from tests.cluster.fake_schema import admit, is_own_kind, schema_of

@@ -12,7 +12,7 @@ import yaml
 
 from lab.control_plane.pki import Authority
 from lab.control_plane.plane import ControlPlane
-from provisioner.api.errors import Refused
+from provisioner.api.machinery.errors import Refused
 from provisioner.cluster import access, transport
 from provisioner.cluster.access import LOOK_SECONDS
 from provisioner.cluster.client import Cluster

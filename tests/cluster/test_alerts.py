@@ -16,7 +16,7 @@ import yaml
 from prometheus_client import CollectorRegistry, generate_latest
 from prometheus_client.core import Metric
 
-from provisioner.api.maintenance import MaintenanceStatus, RebootAttempt
+from provisioner.api.nodes.maintenance import MaintenanceStatus, RebootAttempt
 from provisioner.cli.service.controller import NAMES
 from provisioner.cluster.metrics import Meters
 from provisioner.health.checks.look import ALL_CHECKS

@@ -8,7 +8,7 @@ import pytest
 
 from lab.control_plane.plane import ControlPlane
 from provisioner.api import Server
-from provisioner.api.errors import Conflict, NeedsHuman, NotFound, Refused
+from provisioner.api.machinery.errors import Conflict, NeedsHuman, NotFound, Refused
 from provisioner.cluster.client import Cluster
 from provisioner.cluster.resources import CONFIG_MAPS, NODES, SECRETS, ResourceType, of
 

@@ -8,7 +8,7 @@ from collections.abc import Callable, Iterator
 
 import pytest
 
-from provisioner.api.errors import Conflict, NeedsHuman, Retryable
+from provisioner.api.machinery.errors import Conflict, NeedsHuman, Retryable
 from provisioner.cluster.controller import NEEDS_HUMAN_RETRY_SECONDS, RESYNC_SECONDS, Controller, requeue_after
 from provisioner.cluster.work_queue import FIRST_RETRY_SECONDS, WorkQueue
 from provisioner.outbound.lanes import Lanes

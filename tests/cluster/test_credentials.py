@@ -12,7 +12,7 @@ import yaml
 from kubernetes.config import incluster_config
 
 from lab.control_plane.plane import ControlPlane
-from provisioner.api.errors import Refused
+from provisioner.api.machinery.errors import Refused
 from provisioner.cluster.client import Cluster
 from provisioner.cluster.resources import NODES, ResourceType
 

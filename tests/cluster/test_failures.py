@@ -10,7 +10,15 @@ import pytest
 import yaml
 
 from lab.control_plane.plane import ControlPlane
-from provisioner.api.errors import Conflict, Forbidden, NeedsHuman, NotFound, ProvisionerError, Refused, Retryable
+from provisioner.api.machinery.errors import (
+    Conflict,
+    Forbidden,
+    NeedsHuman,
+    NotFound,
+    ProvisionerError,
+    Refused,
+    Retryable,
+)
 from provisioner.cluster.changes import read_changes
 from provisioner.cluster.client import Cluster
 from provisioner.cluster.failures import Busy, Expired, Inapplicable, raise_failure

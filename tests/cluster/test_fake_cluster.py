@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from provisioner.api import Maintenance, NodePool, Server
-from provisioner.api.errors import Conflict, ProvisionerError
+from provisioner.api.machinery.errors import Conflict, ProvisionerError
 from provisioner.cluster.client import Cluster
 from provisioner.cluster.json_patch import pointer
 from provisioner.cluster.resources import CONFIG_MAPS, LEASES, NODES, POD_DISRUPTION_BUDGETS, PODS, ResourceType, of

@@ -12,7 +12,7 @@ from typing import Any
 
 import pytest
 
-from provisioner.api.errors import Retryable
+from provisioner.api.machinery.errors import Retryable
 from provisioner.cluster.controller import Controller
 from provisioner.cluster.health import process as process_health
 from provisioner.cluster.health import server as health_server

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from provisioner.api.meta import rfc3339_micro
+from provisioner.api.machinery.meta import rfc3339_micro
 from provisioner.cluster.leadership import OF_ALL, SERVER_GROUPS, find_no_leader
 
 NOON = datetime(2026, 1, 2, 12, 0, 0, tzinfo=UTC)

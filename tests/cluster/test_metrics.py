@@ -13,10 +13,10 @@ import pytest
 from prometheus_client import generate_latest
 
 from provisioner.api import Condition, NodePool, ObjectMeta
-from provisioner.api.codec import encode
-from provisioner.api.meta import rfc3339
-from provisioner.api.node_pool import NodePoolSpec, NodePoolStatus
-from provisioner.api.rollout_status import (
+from provisioner.api.machinery.codec import encode
+from provisioner.api.machinery.meta import rfc3339
+from provisioner.api.pools.node_pool import NodePoolSpec, NodePoolStatus
+from provisioner.api.pools.rollout_status import (
     JobTally,
     RolloutOutcome,
     RolloutRecord,
@@ -26,7 +26,7 @@ from provisioner.api.rollout_status import (
     WaitCount,
     WorkloadComparison,
 )
-from provisioner.api.upgrade_strategy import UpgradeStrategy
+from provisioner.api.pools.upgrade_strategy import UpgradeStrategy
 from provisioner.cli.service.controller import NAMES
 from provisioner.cluster.metrics import Meters
 from provisioner.cluster.source import KeysOf

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from provisioner.api.errors import Conflict
+from provisioner.api.machinery.errors import Conflict
 from provisioner.cluster.own_writes import BEHIND_AT_MOST, OwnWrites
 from provisioner.cluster.resources import NODES
 

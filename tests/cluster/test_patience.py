@@ -6,7 +6,7 @@ from collections.abc import Callable
 
 import pytest
 
-from provisioner.api.errors import Forbidden, ProvisionerError, Retryable
+from provisioner.api.machinery.errors import Forbidden, ProvisionerError, Retryable
 from provisioner.cluster.client import Cluster
 from provisioner.cluster.events import EventRecorder
 from provisioner.cluster.patience import (

@@ -10,9 +10,9 @@ from typing import Any
 import pytest
 
 from provisioner.api import Rack
-from provisioner.api.codec import to_json
-from provisioner.api.errors import Conflict
-from provisioner.api.meta import Condition, ConditionStatus, rfc3339
+from provisioner.api.machinery.codec import to_json
+from provisioner.api.machinery.errors import Conflict
+from provisioner.api.machinery.meta import Condition, ConditionStatus, rfc3339
 from provisioner.cluster.controller import RESYNC_SECONDS
 from provisioner.cluster.events import Happened
 from provisioner.cluster.own_writes import BEHIND_SECONDS

@@ -9,7 +9,7 @@ from prometheus_client import CollectorRegistry, generate_latest
 
 from lab.control_plane.plane import ControlPlane
 from provisioner.api import Server
-from provisioner.api.errors import Conflict, Forbidden
+from provisioner.api.machinery.errors import Conflict, Forbidden
 from provisioner.cluster.client import Cluster
 from provisioner.cluster.request_meter import CODES, RequestMeter, class_of
 from provisioner.cluster.request_name import verb_and_resource

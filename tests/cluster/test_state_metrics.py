@@ -15,7 +15,7 @@ from prometheus_client import CollectorRegistry, generate_latest
 
 from lab.control_plane.plane import ControlPlane
 from provisioner import __version__
-from provisioner.api.errors import Conflict, NeedsHuman, ProvisionerError, Retryable
+from provisioner.api.machinery.errors import Conflict, NeedsHuman, ProvisionerError, Retryable
 from provisioner.cluster.certificate_ends import CertificateCollector
 from provisioner.cluster.client import Cluster
 from provisioner.cluster.controller import Controller

@@ -19,10 +19,10 @@ from pytest_httpserver import URI_DEFAULT
 from werkzeug import Request, Response
 
 from provisioner.api import ObjectMeta, Server
-from provisioner.api.codec import encode
-from provisioner.api.errors import NeedsHuman, Refused
-from provisioner.api.server import ServerSpec, ServerStatus
-from provisioner.api.server_status import BootOrder, BootProgress, JoinStatus, PowerStatus, StageTime
+from provisioner.api.machinery.codec import encode
+from provisioner.api.machinery.errors import NeedsHuman, Refused
+from provisioner.api.servers.server import ServerSpec, ServerStatus
+from provisioner.api.servers.server_status import BootOrder, BootProgress, JoinStatus, PowerStatus, StageTime
 from provisioner.cli.main import provisioner
 from provisioner.cluster.tracing.boot_trace import BootTrace, Span, trace_of_boot, trace_of_change
 from provisioner.cluster.tracing.otlp import otlp_sender, traces_url

@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 import yaml
 
-from provisioner.api.errors import Retryable
+from provisioner.api.machinery.errors import Retryable
 from provisioner.cluster import transport
 from provisioner.cluster.client import Cluster
 from provisioner.cluster.failures import Busy

@@ -11,7 +11,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from provisioner.api.backoff import backoff_seconds
+from provisioner.api.machinery.backoff import backoff_seconds
 from provisioner.cluster.work_queue import FIRST_RETRY_SECONDS, LAST_RETRY_SECONDS, WorkQueue
 from tests.people import until
 

@@ -22,8 +22,8 @@ from lab.binaries.etcd_tools import EtcdTools
 from lab.control_plane.plane import ControlPlane
 from lab.control_plane.snapshot import restore_snapshot, save_snapshot
 from provisioner.api import Image, NodePool, Rack, Server
-from provisioner.api.errors import ProvisionerError
-from provisioner.api.meta import rfc3339, rfc3339_micro
+from provisioner.api.machinery.errors import ProvisionerError
+from provisioner.api.machinery.meta import rfc3339, rfc3339_micro
 from provisioner.cluster.client import Cluster
 from provisioner.cluster.resources import BMC_SECRETS, NODES, of
 from tests.api.objects import IMAGE_JUDGED, image, node_pool, rack, server, subnet

@@ -18,9 +18,9 @@ from lab.binaries.etcd_tools import EtcdTools
 from lab.control_plane.plane import ControlPlane
 from provisioner.api import KINDS, VPC, Rack, Server
 from provisioner.api.crd import VERSIONS, ApiVersion, crd_of
-from provisioner.api.errors import NeedsHuman, Refused, Retryable
-from provisioner.api.meta import Resource
-from provisioner.api.schema import GROUP, VERSION
+from provisioner.api.machinery.errors import NeedsHuman, Refused, Retryable
+from provisioner.api.machinery.meta import Resource
+from provisioner.api.machinery.schema import GROUP, VERSION
 from provisioner.cli.service.manifests import crds
 from provisioner.cluster.client import Cluster, Object
 from provisioner.cluster.resources import CRDS, NAMESPACES, ResourceType, of

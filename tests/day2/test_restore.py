@@ -16,7 +16,7 @@ from lab.binaries.etcd_tools import EtcdTools
 from lab.control_plane.plane import ControlPlane
 from lab.control_plane.snapshot import restore_snapshot, save_snapshot
 from provisioner.api import Rack, Server
-from provisioner.api.errors import Conflict, NeedsHuman, Refused, Retryable
+from provisioner.api.machinery.errors import Conflict, NeedsHuman, Refused, Retryable
 from provisioner.cli.restore.command import restore
 from provisioner.cluster.client import Cluster
 from provisioner.cluster.informer import Informer

@@ -17,7 +17,7 @@ from click.testing import CliRunner, Result
 from lab.binaries.obtain import Binaries
 from lab.control_plane.plane import ControlPlane
 from provisioner.api import AddressBlock, Maintenance, Rack, Server, VPCAttachment
-from provisioner.api.errors import NotFound, Refused
+from provisioner.api.machinery.errors import NotFound, Refused
 from provisioner.cli.service.rack import rack as rack_command
 from provisioner.cluster.client import Cluster
 from provisioner.cluster.events import EventRecorder

@@ -10,9 +10,9 @@ from functools import cache
 from pathlib import Path
 from typing import Final
 
-from provisioner.api.discovery import read_claims
-from provisioner.api.documents import Unreadable, read_json
-from provisioner.api.errors import Refused
+from provisioner.api.machinery.documents import Unreadable, read_json
+from provisioner.api.machinery.errors import Refused
+from provisioner.api.servers.discovery import read_claims
 from provisioner.attestation.authenticode import authenticode_sha256
 from provisioner.attestation.event_log.parse import LARGEST_LOG_BYTES
 from provisioner.attestation.tpm.wire import MalformedTpmData

@@ -11,7 +11,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from provisioner.api.errors import Refused
+from provisioner.api.machinery.errors import Refused
 from tests.fuzz import play as playing
 from tests.fuzz.play import CASES, Crash, attempts, play
 from tests.fuzz.targets import TARGETS, Target

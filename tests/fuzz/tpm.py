@@ -10,7 +10,7 @@ from functools import cache
 from pathlib import Path
 from typing import Final
 
-from provisioner.api.errors import Refused
+from provisioner.api.machinery.errors import Refused
 from provisioner.attestation.challenge import QUOTED_PCRS
 from provisioner.attestation.endorsement import check_certificates
 from provisioner.attestation.event_log.parse import parse_event_log

@@ -9,10 +9,10 @@ from datetime import UTC, datetime, timedelta
 from typing import Any
 
 from provisioner.api import NodePool, Server
-from provisioner.api.codec import from_json, to_json
-from provisioner.api.meta import rfc3339, rfc3339_micro
-from provisioner.api.node_contract import NODE_FACTS_ANNOTATION, PREPARED_ORDER_ANNOTATION, VERIFICATION_TAINT
-from provisioner.api.node_facts import (
+from provisioner.api.machinery.codec import from_json, to_json
+from provisioner.api.machinery.meta import rfc3339, rfc3339_micro
+from provisioner.api.nodes.contract import NODE_FACTS_ANNOTATION, PREPARED_ORDER_ANNOTATION, VERIFICATION_TAINT
+from provisioner.api.nodes.facts import (
     DiskFacts,
     GpuDriverFacts,
     GpuFacts,
@@ -21,14 +21,14 @@ from provisioner.api.node_facts import (
     NodeFacts,
     PciFacts,
 )
-from provisioner.api.pool_settings import (
+from provisioner.api.pools.pool_settings import (
     ExpectedGpus,
     ExpectedInfiniband,
     ExpectedInventory,
     JobCheck,
     VerificationSettings,
 )
-from provisioner.api.server import BootOrder, Interface, JoinStatus, ServerStatus
+from provisioner.api.servers.server import BootOrder, Interface, JoinStatus, ServerStatus
 from provisioner.health.checked_node import CheckedNode, read_node
 from provisioner.health.decision import HealthDecision
 from provisioner.health.situation import CheckInputs

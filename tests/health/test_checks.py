@@ -7,8 +7,8 @@ from typing import Any
 
 import pytest
 
-from provisioner.api.node_facts import NodeFacts
-from provisioner.api.pool_settings import ExpectedInfiniband, ExpectedInventory
+from provisioner.api.nodes.facts import NodeFacts
+from provisioner.api.pools.pool_settings import ExpectedInfiniband, ExpectedInventory
 from provisioner.health.checks.finding import Finding
 from provisioner.health.checks.look import ALL_CHECKS, look_at
 from tests.boot.objects import image

@@ -16,16 +16,16 @@ import yaml
 from lab.binaries.obtain import Binaries
 from lab.control_plane.plane import ControlPlane
 from provisioner.api import Maintenance, ObjectMeta, Server
-from provisioner.api.codec import encode
-from provisioner.api.errors import Conflict, Forbidden, ProvisionerError, Retryable
-from provisioner.api.maintenance import MaintenanceSpec
-from provisioner.api.node_contract import (
+from provisioner.api.machinery.codec import encode
+from provisioner.api.machinery.errors import Conflict, Forbidden, ProvisionerError, Retryable
+from provisioner.api.nodes.contract import (
     HOLD_REQUESTED,
     HOLD_TAINT,
     VERIFICATION_RELEASE_REQUESTED,
     VERIFICATION_RETRY_REQUESTED,
     VERIFICATION_TAINT,
 )
+from provisioner.api.nodes.maintenance import MaintenanceSpec
 from provisioner.cluster.client import Cluster
 from provisioner.cluster.resources import JOBS, NODES, PODS, of
 from provisioner.health.controller import build_health_controllers

@@ -9,15 +9,15 @@ from collections.abc import Callable
 
 import pytest
 
-from provisioner.api.errors import Conflict, Retryable
-from provisioner.api.node_contract import (
+from provisioner.api.machinery.errors import Conflict, Retryable
+from provisioner.api.nodes.contract import (
     HOLD_REQUESTED,
     HOLD_TAINT,
     VERIFICATION_RELEASE_REQUESTED,
     VERIFICATION_RETRY_REQUESTED,
     VERIFICATION_TAINT,
 )
-from provisioner.api.pool_settings import JobCheck
+from provisioner.api.pools.pool_settings import JobCheck
 from provisioner.cluster.client import Cluster
 from tests.health.objects import BOOT, OTHER_BOOT, job_check
 from tests.health.world import FOREIGN_TAINT, Crash, FailingCluster, World, follow_all, make_world

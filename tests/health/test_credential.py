@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from provisioner.api.codec import from_json
-from provisioner.api.meta import Condition
-from provisioner.api.server import Verification
+from provisioner.api.machinery.codec import from_json
+from provisioner.api.machinery.meta import Condition
+from provisioner.api.servers.server import Verification
 from provisioner.health.decide import decide
 from provisioner.health.decision import HealthDecision
 from provisioner.health.situation import CheckInputs

@@ -9,9 +9,9 @@ from typing import Any
 import pytest
 
 from provisioner.api import Condition
-from provisioner.api.codec import from_json
-from provisioner.api.node_contract import VERIFICATION_RELEASE_REQUESTED, VERIFICATION_RETRY_REQUESTED
-from provisioner.api.server import JoinStatus, Verification
+from provisioner.api.machinery.codec import from_json
+from provisioner.api.nodes.contract import VERIFICATION_RELEASE_REQUESTED, VERIFICATION_RETRY_REQUESTED
+from provisioner.api.servers.server import JoinStatus, Verification
 from provisioner.health.decide import PAUSE, decide
 from provisioner.health.decision import HealthDecision
 from provisioner.health.jobs.outcome import JobState

@@ -8,8 +8,8 @@ from pathlib import Path
 import yaml
 
 from provisioner.api import NodePool
-from provisioner.api.codec import decode
-from provisioner.api.node_contract import (
+from provisioner.api.machinery.codec import decode
+from provisioner.api.nodes.contract import (
     HOLD_REQUESTED,
     VERIFICATION_RELEASE_REQUESTED,
     VERIFICATION_RETRY_REQUESTED,

@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from provisioner.api.codec import to_json
+from provisioner.api.machinery.codec import to_json
 from provisioner.health.checks.facts import MAX_BYTES, read_facts
 from tests.health.objects import BOOT, OTHER_BOOT, good_facts, node
 

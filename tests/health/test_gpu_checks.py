@@ -13,10 +13,10 @@ from typing import Any
 
 import pytest
 
-from provisioner.api.codec import from_json, to_json
-from provisioner.api.gpu_settings import GpuSettings
-from provisioner.api.node_facts import GpuDriverFacts, GpuFacts, GpuXidFacts, NodeFacts
-from provisioner.api.pool_settings import VerificationSettings
+from provisioner.api.machinery.codec import from_json, to_json
+from provisioner.api.nodes.facts import GpuDriverFacts, GpuFacts, GpuXidFacts, NodeFacts
+from provisioner.api.pools.gpu_settings import GpuSettings
+from provisioner.api.pools.pool_settings import VerificationSettings
 from provisioner.health.checks.facts import read_facts
 from provisioner.health.checks.finding import Finding
 from provisioner.health.checks.gpu.driver import FIRST_SURVEY_SECONDS

@@ -12,8 +12,8 @@ import pytest
 import yaml
 
 from provisioner.api import NodePool
-from provisioner.api.codec import decode
-from provisioner.api.node_contract import HOLD_TAINT, MAINTENANCE_TAINT, VERIFICATION_TAINT
+from provisioner.api.machinery.codec import decode
+from provisioner.api.nodes.contract import HOLD_TAINT, MAINTENANCE_TAINT, VERIFICATION_TAINT
 from provisioner.health.jobs.manifest import render_job
 from provisioner.health.jobs.outcome import JobState, read_job
 from provisioner.join.node_object import POOL_LABEL

@@ -7,8 +7,8 @@ from typing import Any, get_args
 
 import pytest
 
-from provisioner.api.node_contract import HOLD_REQUESTED, HOLD_TAINT, MAINTENANCE_TAINT, VERIFICATION_TAINT
-from provisioner.api.server import Discovery, Lifecycle, Server
+from provisioner.api.nodes.contract import HOLD_REQUESTED, HOLD_TAINT, MAINTENANCE_TAINT, VERIFICATION_TAINT
+from provisioner.api.servers.server import Discovery, Lifecycle, Server
 from provisioner.health.checked_node import CheckedNode
 from provisioner.health.lifecycle import find_lifecycle
 from tests.boot.objects import server

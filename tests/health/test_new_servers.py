@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from provisioner.api.meta import parse_time
+from provisioner.api.machinery.meta import parse_time
 from provisioner.health.controller import NEW_SECONDS, UNORDERED_SECONDS, _new_for
 
 CREATED = "2026-01-02T12:00:00Z"

@@ -5,7 +5,7 @@ from __future__ import annotations
 from datetime import datetime
 from typing import Any
 
-from provisioner.api.meta import rfc3339_micro
+from provisioner.api.machinery.meta import rfc3339_micro
 from provisioner.health.skew import ClockSkew
 from tests.health.objects import after
 

@@ -8,8 +8,8 @@ from typing import Any
 import pytest
 
 from provisioner.api import Server
-from provisioner.api.node_contract import HOLD_REQUESTED, HOLD_TAINT, VERIFICATION_TAINT
-from provisioner.api.server import Verification
+from provisioner.api.nodes.contract import HOLD_REQUESTED, HOLD_TAINT, VERIFICATION_TAINT
+from provisioner.api.servers.server import Verification
 from provisioner.health.checked_node import CheckedNode
 from provisioner.health.decide import decide
 from provisioner.health.taints import plan_taints

@@ -13,13 +13,13 @@ from datetime import UTC, datetime, timedelta
 from typing import Any
 
 from provisioner.api import Image, Maintenance, NodePool, Rack, Server
-from provisioner.api.codec import encode, to_json
-from provisioner.api.errors import Conflict, Retryable
-from provisioner.api.meta import rfc3339, rfc3339_micro
-from provisioner.api.node_contract import NODE_FACTS_ANNOTATION, PREPARED_ORDER_ANNOTATION, VERIFICATION_TAINT
-from provisioner.api.node_facts import NodeFacts
-from provisioner.api.pool_settings import ExpectedInventory, JobCheck, VerificationSettings
-from provisioner.api.server import BootOrder, JoinStatus
+from provisioner.api.machinery.codec import encode, to_json
+from provisioner.api.machinery.errors import Conflict, Retryable
+from provisioner.api.machinery.meta import rfc3339, rfc3339_micro
+from provisioner.api.nodes.contract import NODE_FACTS_ANNOTATION, PREPARED_ORDER_ANNOTATION, VERIFICATION_TAINT
+from provisioner.api.nodes.facts import NodeFacts
+from provisioner.api.pools.pool_settings import ExpectedInventory, JobCheck, VerificationSettings
+from provisioner.api.servers.server import BootOrder, JoinStatus
 from provisioner.cluster.client import Cluster
 from provisioner.cluster.informer import Informer
 from provisioner.cluster.resources import JOBS, LEASES, NAMESPACES, NODES, PODS, of

@@ -13,7 +13,7 @@ from cryptography.hazmat.primitives.asymmetric import ec
 from cryptography.x509.oid import NameOID
 
 import provisioner
-from provisioner.api.errors import NeedsHuman
+from provisioner.api.machinery.errors import NeedsHuman
 from provisioner.image.base import Base
 from provisioner.image.build import BuildRequest, Built, build_image
 from provisioner.image.finished.sign import SecretKey

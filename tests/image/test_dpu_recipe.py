@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 import provisioner
-from provisioner.api.errors import NeedsHuman
+from provisioner.api.machinery.errors import NeedsHuman
 from provisioner.image.recipe import read_recipe
 from provisioner.image.root import agent_files, install_agents
 from provisioner.network.agent.__main__ import main

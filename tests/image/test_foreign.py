@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from lab.tools import ARM64_PACKAGES
-from provisioner.api.errors import NeedsHuman
+from provisioner.api.machinery.errors import NeedsHuman
 from provisioner.image.build import BuildRequest, build_image
 from provisioner.image.finished.sign import SecretKey
 from provisioner.image.foreign import BINFMT, ForeignPrograms, find_foreign, registration

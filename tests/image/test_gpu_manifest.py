@@ -10,8 +10,8 @@ from typing import Any
 import pytest
 import yaml
 
-from provisioner.api.errors import Refused
-from provisioner.api.node_pool import NodePool
+from provisioner.api.machinery.errors import Refused
+from provisioner.api.pools.node_pool import NodePool
 from provisioner.cluster.client import Cluster
 from provisioner.cluster.resources import NAMESPACES, of
 from provisioner.image.toolkit.build import PROGRAMS

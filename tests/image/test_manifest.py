@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from provisioner.api.errors import Refused
+from provisioner.api.machinery.errors import Refused
 from provisioner.image.finished.manifest import MAX_BYTES, FileDigest, Layer, Manifest, decode, digest_of
 from tests.golden_files import assert_golden
 from tests.image.samples import MANIFEST, MANIFEST_OF_FORMAT_1

@@ -4,8 +4,8 @@ from pathlib import Path
 
 import pytest
 
-from provisioner.api.errors import NotFound
-from provisioner.api.server import Architecture
+from provisioner.api.machinery.errors import NotFound
+from provisioner.api.servers.server import Architecture
 from provisioner.image.mirror import AptSource, choose_archives, parse_deb822, parse_one_line, read_sources
 from provisioner.image.recipe import read_recipe
 from tests.image.samples import RECIPE

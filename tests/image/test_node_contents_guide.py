@@ -7,7 +7,7 @@ from pathlib import Path
 
 import yaml
 
-from provisioner.api.numa_alignment import COMPUTED_FIELDS, NumaAlignment
+from provisioner.api.pools.numa_alignment import COMPUTED_FIELDS, NumaAlignment
 from provisioner.image.toolkit.build import PROGRAMS
 from provisioner.join.admission.kubelet_configuration import kubelet_configuration
 from provisioner.node.alignment import MOST_NUMA_NODES

@@ -10,8 +10,8 @@ from pathlib import Path
 import pytest
 
 from lab.tools import ARM64_PACKAGES
-from provisioner.api.errors import NeedsHuman
-from provisioner.api.server import Architecture
+from provisioner.api.machinery.errors import NeedsHuman
+from provisioner.api.servers.server import Architecture
 from provisioner.image.containerd import compile as containerd_compile
 from provisioner.image.containerd.bolt import Bucket, decode, encode
 from provisioner.image.containerd.compile import compiler, pause_program

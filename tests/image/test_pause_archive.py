@@ -13,7 +13,7 @@ from typing import Any
 
 import pytest
 
-from provisioner.api.errors import NeedsHuman, NotFound
+from provisioner.api.machinery.errors import NeedsHuman, NotFound
 from provisioner.image.containerd import archive as containerd_archive
 from provisioner.image.containerd.archive import PinnedArchive, parse_pinned, read_archive
 from provisioner.image.containerd.bolt import Bucket, decode

@@ -8,8 +8,8 @@ from typing import get_args
 import pytest
 from click.testing import CliRunner
 
-from provisioner.api.errors import NeedsHuman
-from provisioner.api.server import Architecture
+from provisioner.api.machinery.errors import NeedsHuman
+from provisioner.api.servers.server import Architecture
 from provisioner.cli.service.image import image
 from provisioner.image.driver.plan import plan_driver
 from provisioner.image.mirror import choose_archives

@@ -7,8 +7,8 @@ from typing import Any
 
 import pytest
 
-from provisioner.api.errors import NotFound, Refused
-from provisioner.api.image import Image
+from provisioner.api.images.image import Image
+from provisioner.api.machinery.errors import NotFound, Refused
 from provisioner.cluster.client import Cluster
 from provisioner.image.finished.check import check_image
 from provisioner.image.finished.manifest import FileDigest

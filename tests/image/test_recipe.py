@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from provisioner.api.errors import NeedsHuman, NotFound
+from provisioner.api.machinery.errors import NeedsHuman, NotFound
 from provisioner.image.base import remove
 from provisioner.image.recipe import parse_recipe, read_data, read_recipe
 from provisioner.image.stage1 import scripts

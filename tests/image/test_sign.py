@@ -6,8 +6,8 @@ from pathlib import Path
 
 import pytest
 
-from provisioner.api.errors import NeedsHuman, NotFound, Refused
-from provisioner.api.values import Secret
+from provisioner.api.machinery.errors import NeedsHuman, NotFound, Refused
+from provisioner.api.machinery.values import Secret
 from provisioner.image.finished.sign import (
     PublicKey,
     PublicKeys,

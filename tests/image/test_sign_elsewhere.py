@@ -10,8 +10,8 @@ from typing import Any
 import pytest
 from click.testing import CliRunner, Result
 
-from provisioner.api.errors import NotFound, Refused
-from provisioner.api.values import Sha256Digest
+from provisioner.api.machinery.errors import NotFound, Refused
+from provisioner.api.machinery.values import Sha256Digest
 from provisioner.cli.main import provisioner
 from provisioner.image.finished.check import check_image
 from provisioner.image.finished.manifest import MANIFEST, SIGNATURE, digest_of

@@ -13,7 +13,7 @@ from typing import Any
 
 import pytest
 
-from provisioner.api.errors import Refused
+from provisioner.api.machinery.errors import Refused
 from provisioner.image.finished import store as store_module
 from provisioner.image.finished.check import check_image
 from provisioner.image.finished.manifest import MANIFEST, digest_of

@@ -10,8 +10,8 @@ from pathlib import Path
 
 import pytest
 
-from provisioner.api.errors import NeedsHuman
-from provisioner.api.server import Architecture
+from provisioner.api.machinery.errors import NeedsHuman
+from provisioner.api.servers.server import Architecture
 from provisioner.image.containerd.compile import compiler
 from provisioner.image.elf import read_linkage
 from provisioner.image.toolkit import build as toolkit

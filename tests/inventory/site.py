@@ -9,8 +9,8 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from provisioner.api import AddressBlock, Server
-from provisioner.api.codec import decode
-from provisioner.api.conditions import find_condition
+from provisioner.api.machinery.codec import decode
+from provisioner.api.machinery.conditions import find_condition
 from provisioner.cluster.resources import of
 from tests.api.objects import rack, server, subnet
 

@@ -12,10 +12,10 @@ import pytest
 from click.testing import CliRunner, Result
 
 from provisioner.api import NodePool, Rack, Server
-from provisioner.api.codec import encode
-from provisioner.api.discovery import discovered_server, read_claims
-from provisioner.api.errors import NotFound, Refused
-from provisioner.api.server import BootOrder, ServerStatus
+from provisioner.api.machinery.codec import encode
+from provisioner.api.machinery.errors import NotFound, Refused
+from provisioner.api.servers.discovery import discovered_server, read_claims
+from provisioner.api.servers.server import BootOrder, ServerStatus
 from provisioner.cli.kubectl.accept import accept
 from provisioner.cluster.resources import of
 from provisioner.inventory.accept import AcceptOptions, decide_acceptance

@@ -10,8 +10,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from provisioner.api import ObjectMeta, Rack, Server
-from provisioner.api.codec import decode
-from provisioner.api.server import ServerSpec, ServerStatus
+from provisioner.api.machinery.codec import decode
+from provisioner.api.servers.server import ServerSpec, ServerStatus
 from provisioner.inventory.addresses.allocate import Allocation, Holders, NoAddress, allocate, scan
 from provisioner.inventory.addresses.subnets import FreeAddresses
 from tests.api.objects import rack, subnet

@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from provisioner.api.errors import Conflict, NeedsHuman, NotFound
+from provisioner.api.machinery.errors import Conflict, NeedsHuman, NotFound
 from provisioner.inventory.addresses.claims import BATCH, LASTING_SECONDS, AddressClaimer, ClaimBook
 from provisioner.inventory.addresses.subnets import FreeAddresses
 

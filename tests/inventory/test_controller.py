@@ -6,7 +6,7 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING
 
 from provisioner.api import Rack, Server
-from provisioner.api.conditions import find_condition
+from provisioner.api.machinery.conditions import find_condition
 from provisioner.cluster.resources import EVENTS, of
 from tests.api.objects import address_block, rack, subnet
 from tests.inventory.site import Site, eventually

@@ -10,8 +10,8 @@ import pytest
 
 from lab.control_plane.plane import ControlPlane
 from provisioner.api import AddressBlock, Server
-from provisioner.api.conditions import find_condition
-from provisioner.api.errors import Forbidden, Refused
+from provisioner.api.machinery.conditions import find_condition
+from provisioner.api.machinery.errors import Forbidden, Refused
 from provisioner.cluster.client import Cluster
 from provisioner.cluster.resources import of
 from tests.api.objects import address_block

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from provisioner.api import Condition, Rack, Server
-from provisioner.api.codec import decode
+from provisioner.api.machinery.codec import decode
 from provisioner.inventory.addresses.allocate import Holders
 from provisioner.inventory.counts import RackCounts, Tally, network_keys, overlapping_racks, rack_status
 from provisioner.inventory.judge import Judgement, ServerContext, judge

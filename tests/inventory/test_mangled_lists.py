@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from provisioner.api.values import is_placeholder_serial, is_placeholder_uuid, parse_mac
+from provisioner.api.machinery.values import is_placeholder_serial, is_placeholder_uuid, parse_mac
 from provisioner.inventory.duplicates import find_duplicates
 from provisioner.inventory.lists.bmc_address import BmcAddress, read_bmc_address
 from provisioner.inventory.lists.cells import read_uuid

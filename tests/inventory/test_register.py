@@ -13,7 +13,7 @@ import pytest
 from click.testing import CliRunner, Result
 
 from provisioner.api import Rack, Server
-from provisioner.api.errors import NotFound
+from provisioner.api.machinery.errors import NotFound
 from provisioner.cli.service.rack import rack
 from provisioner.cluster.resources import NAMESPACES, SECRETS, of
 

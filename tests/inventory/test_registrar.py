@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from provisioner.api import Rack, Server
-from provisioner.api.errors import Refused, Retryable
+from provisioner.api.machinery.errors import Refused, Retryable
 from provisioner.cluster.client import Cluster, ListResult
 from provisioner.cluster.resources import of
 from provisioner.inventory.lists.packing_list import read_packing_list

@@ -5,7 +5,7 @@ from __future__ import annotations
 from datetime import UTC, datetime
 from typing import Any
 
-from provisioner.api.errors import Forbidden
+from provisioner.api.machinery.errors import Forbidden
 from provisioner.cluster.source import Snapshot
 from provisioner.inventory.unknown import KEY, UnknownMachines
 

@@ -5,8 +5,8 @@ from __future__ import annotations
 from datetime import UTC, datetime
 from typing import Any
 
-from provisioner.api.meta import ObjectMeta
-from provisioner.api.server import Server, ServerSpec
+from provisioner.api.machinery.meta import ObjectMeta
+from provisioner.api.servers.server import Server, ServerSpec
 from provisioner.cluster.client import Cluster
 from provisioner.cluster.resources import NAMESPACES, POD_DISRUPTION_BUDGETS, PODS
 from provisioner.jobs.cluster_workloads import ClusterWorkloads

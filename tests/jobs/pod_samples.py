@@ -5,9 +5,9 @@ from __future__ import annotations
 import uuid
 from typing import Any
 
-from provisioner.api.meta import ObjectMeta
-from provisioner.api.node_pool import NodePool, NodePoolSpec
-from provisioner.api.pool_settings import JobSettings, PodJobs, SlurmJobs
+from provisioner.api.machinery.meta import ObjectMeta
+from provisioner.api.pools.node_pool import NodePool, NodePoolSpec
+from provisioner.api.pools.pool_settings import JobSettings, PodJobs, SlurmJobs
 
 Body = dict[str, Any]
 

@@ -14,10 +14,10 @@ from typing import Any
 import pytest
 import yaml
 
-from provisioner.api.codec import decode
-from provisioner.api.meta import rfc3339
-from provisioner.api.node_contract import POD_WARNING_ANNOTATION
-from provisioner.api.node_pool import NodePool
+from provisioner.api.machinery.codec import decode
+from provisioner.api.machinery.meta import rfc3339
+from provisioner.api.nodes.contract import POD_WARNING_ANNOTATION
+from provisioner.api.pools.node_pool import NodePool
 from provisioner.cluster.resources import JOBS, PODS
 from tests.jobs.kubernetes_site import Site
 from tests.jobs.pod_samples import pool

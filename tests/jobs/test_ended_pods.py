@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from provisioner.api.meta import rfc3339
+from provisioner.api.machinery.meta import rfc3339
 from provisioner.jobs.cluster_workloads import ClusterWorkloads
 from provisioner.jobs.ended import EndedJob
 from provisioner.jobs.ended_pods import SummarizeEnded, ended_gang, trim_ended_pod

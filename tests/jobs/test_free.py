@@ -7,8 +7,8 @@ from typing import Any
 
 import pytest
 
-from provisioner.api.meta import ObjectMeta
-from provisioner.api.server import Server, ServerSpec
+from provisioner.api.machinery.meta import ObjectMeta
+from provisioner.api.servers.server import Server, ServerSpec
 from provisioner.jobs.cluster_workloads import ClusterWorkloads
 from provisioner.jobs.free import MAX_QUANTITY, free_share, read_quantity, requests_of, requests_on
 from provisioner.jobs.pods import trim_pod

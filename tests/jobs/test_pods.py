@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from provisioner.api.meta import rfc3339
+from provisioner.api.machinery.meta import rfc3339
 from provisioner.jobs.gangs import gang_of
 from provisioner.jobs.pod_jobs import evictable_keys, find_jobs, gangs_of
 from provisioner.jobs.pods import belongs_to_node, is_evictable, is_job, job_rules, trim_pod

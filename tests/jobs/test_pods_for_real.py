@@ -6,8 +6,8 @@ from datetime import timedelta
 
 import pytest
 
-from provisioner.api.errors import NotFound, Refused, Retryable
-from provisioner.api.meta import rfc3339
+from provisioner.api.machinery.errors import NotFound, Refused, Retryable
+from provisioner.api.machinery.meta import rfc3339
 from provisioner.cluster.client import Cluster
 from provisioner.cluster.resources import PODS
 from provisioner.jobs.ended import EndedJob

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from provisioner.api.errors import Refused
+from provisioner.api.machinery.errors import Refused
 from provisioner.jobs.selectors import parse_selector, read_selector
 
 LABELS = {"app": "training", "tier": "a", "size": "8", "empty": "", "example.com/team": "blue"}

@@ -11,11 +11,11 @@ from typing import Any
 
 import pytest
 
-from provisioner.api.errors import Retryable
-from provisioner.api.meta import ObjectMeta
-from provisioner.api.node_pool import NodePool
-from provisioner.api.pool_settings import SlurmJobs
-from provisioner.api.server import Server, ServerSpec
+from provisioner.api.machinery.errors import Retryable
+from provisioner.api.machinery.meta import ObjectMeta
+from provisioner.api.pools.node_pool import NodePool
+from provisioner.api.pools.pool_settings import SlurmJobs
+from provisioner.api.servers.server import Server, ServerSpec
 from provisioner.cluster.client import Cluster
 from provisioner.cluster.resources import SECRETS
 from provisioner.jobs.cluster_workloads import ClusterWorkloads

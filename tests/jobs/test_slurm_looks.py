@@ -12,8 +12,8 @@ from typing import Any
 
 import pytest
 
-from provisioner.api.node_pool import NodePool
-from provisioner.api.pool_settings import JobSettings, SlurmJobs
+from provisioner.api.pools.node_pool import NodePool
+from provisioner.api.pools.pool_settings import JobSettings, SlurmJobs
 from provisioner.jobs.slurm import rest
 from provisioner.jobs.slurm.looks import AHEAD_SECONDS, ASKED_SECONDS, FAILED_SECONDS, LATE_SECONDS, WANTED_SECONDS
 from provisioner.jobs.slurm.workloads import SharedSlurm, SlurmWorkloads, share_slurm

@@ -8,9 +8,9 @@ from typing import Any
 
 import pytest
 
-from provisioner.api.errors import Retryable
-from provisioner.api.node_pool import NodePool
-from provisioner.api.pool_settings import SlurmJobs
+from provisioner.api.machinery.errors import Retryable
+from provisioner.api.pools.node_pool import NodePool
+from provisioner.api.pools.pool_settings import SlurmJobs
 from provisioner.jobs.slurm.answers import Dialect, choose_dialect, read_offer
 from provisioner.jobs.slurm.objects import read_node
 from provisioner.jobs.slurm.reservations import HOLD

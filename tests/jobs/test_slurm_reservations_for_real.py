@@ -10,8 +10,8 @@ from typing import Any
 
 import pytest
 
-from provisioner.api.errors import Retryable
-from provisioner.api.pool_settings import SlurmJobs
+from provisioner.api.machinery.errors import Retryable
+from provisioner.api.pools.pool_settings import SlurmJobs
 from provisioner.jobs.slurm.objects import SlurmReservation
 from provisioner.jobs.slurm.reservations import reservation_body
 from provisioner.jobs.slurm.workloads import SlurmWorkloads

@@ -13,8 +13,8 @@ import requests
 from pytest_httpserver import URI_DEFAULT
 from werkzeug import Request, Response
 
-from provisioner.api.pool_settings import JobSettings, SlurmJobs
-from provisioner.api.values import Secret
+from provisioner.api.machinery.values import Secret
+from provisioner.api.pools.pool_settings import JobSettings, SlurmJobs
 from provisioner.jobs.slurm.answers import Dialect, SlurmFailed, choose_dialect, read_answer, read_offer
 from provisioner.jobs.slurm.connections import CREDENTIALS_SECONDS
 from provisioner.jobs.slurm.rest import SlurmAccess, SlurmRest

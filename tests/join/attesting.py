@@ -16,13 +16,13 @@ from cryptography.hazmat.primitives.ciphers.aead import AESGCM
 from cryptography.hazmat.primitives.hashes import SHA256
 from cryptography.hazmat.primitives.kdf.hkdf import HKDF
 
-from provisioner.api.codec import decode, encode
-from provisioner.api.errors import Conflict
-from provisioner.api.firmware_profile import FirmwareProfile
-from provisioner.api.image import Image, Measurements
-from provisioner.api.meta import Resource
-from provisioner.api.server import Server
-from provisioner.api.values import SecretBytes
+from provisioner.api.images.image import Image, Measurements
+from provisioner.api.machinery.codec import decode, encode
+from provisioner.api.machinery.errors import Conflict
+from provisioner.api.machinery.meta import Resource
+from provisioner.api.machinery.values import SecretBytes
+from provisioner.api.servers.firmware_profile import FirmwareProfile
+from provisioner.api.servers.server import Server
 from provisioner.attestation.challenge import ChallengeKeys, IssuedChallenge
 from provisioner.attestation.judge import Evidence
 from provisioner.join.admission.attestation import VERIFIERS

@@ -6,10 +6,10 @@ import json
 from dataclasses import replace
 from typing import Final
 
-from provisioner.api.attestation import AttestationStatus
-from provisioner.api.codec import to_json
-from provisioner.api.node_contract import BOOT_REPORT_ANNOTATION
-from provisioner.api.node_facts import BootReport
+from provisioner.api.machinery.codec import to_json
+from provisioner.api.nodes.contract import BOOT_REPORT_ANNOTATION
+from provisioner.api.nodes.facts import BootReport
+from provisioner.api.servers.attestation import AttestationStatus
 from provisioner.node.tpm.hand_over import hand_over_digest
 from tests.attestation.fake_tpm import FakeTpm
 from tests.attestation.machine import FakeMachine

@@ -8,12 +8,12 @@ from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 from typing import Any
 
-from provisioner.api.image import Artifact, Image, ImageSpec, ImageStatus
-from provisioner.api.meta import Condition, ObjectMeta, rfc3339
-from provisioner.api.node_contract import PREPARED_ORDER_ANNOTATION
-from provisioner.api.node_pool import KubeletSettings, NodePool, NodePoolSpec, Taint
-from provisioner.api.rack import Rack, RackSpec, Subnet
-from provisioner.api.server import BMC, BootOrder, JoinStatus, PowerStatus, Server, ServerSpec, ServerStatus
+from provisioner.api.images.image import Artifact, Image, ImageSpec, ImageStatus
+from provisioner.api.machinery.meta import Condition, ObjectMeta, rfc3339
+from provisioner.api.nodes.contract import PREPARED_ORDER_ANNOTATION
+from provisioner.api.pools.node_pool import KubeletSettings, NodePool, NodePoolSpec, Taint
+from provisioner.api.servers.rack import Rack, RackSpec, Subnet
+from provisioner.api.servers.server import BMC, BootOrder, JoinStatus, PowerStatus, Server, ServerSpec, ServerStatus
 from provisioner.join.admission.request import JoinRequest, parse_join_request
 from provisioner.join.node_object import SERVER_UID_ANNOTATION
 

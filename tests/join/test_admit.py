@@ -11,14 +11,14 @@ from typing import Any
 import pytest
 
 from provisioner.api import Condition, Image
-from provisioner.api.attestation import SeenMachine
-from provisioner.api.codec import to_json
-from provisioner.api.dpu import DPU
-from provisioner.api.image import ImageStatus
-from provisioner.api.meta import rfc3339, rfc3339_micro
-from provisioner.api.node_contract import BOOT_REPORT_ANNOTATION
-from provisioner.api.node_facts import BootReport
-from provisioner.api.server import BootOrder, PowerStatus, Server
+from provisioner.api.images.image import ImageStatus
+from provisioner.api.machinery.codec import to_json
+from provisioner.api.machinery.meta import rfc3339, rfc3339_micro
+from provisioner.api.nodes.contract import BOOT_REPORT_ANNOTATION
+from provisioner.api.nodes.facts import BootReport
+from provisioner.api.servers.attestation import SeenMachine
+from provisioner.api.servers.dpu import DPU
+from provisioner.api.servers.server import BootOrder, PowerStatus, Server
 from provisioner.join.admission.admit import Admitted, Challenged, Decision, Denied, JoinFacts, NotYet, admit
 from provisioner.join.admission.attestation import Challenge, Pending, Proof, Proven, Unproven
 from provisioner.join.admission.request import JoinRequest

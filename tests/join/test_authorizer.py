@@ -16,7 +16,7 @@ from typing import Any
 import pytest
 
 from lab.control_plane.pki import Authority
-from provisioner.api.errors import NeedsHuman
+from provisioner.api.machinery.errors import NeedsHuman
 from provisioner.cluster.source import Snapshot
 from provisioner.join.credentials import web
 from provisioner.join.credentials.listed import ListedServer, role_of, shard_of

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from provisioner.api.errors import Retryable
+from provisioner.api.machinery.errors import Retryable
 from provisioner.join.challenge_keys import LIFE, READ_SECONDS, SECRET_NAME, ChallengeKeySource, KeyRotator
 
 NOON = datetime(2026, 3, 1, 12, 0, tzinfo=UTC)

@@ -7,8 +7,8 @@ from dataclasses import replace
 
 import pytest
 
-from provisioner.api.attestation import AttestationStatus
-from provisioner.api.server import PowerStatus
+from provisioner.api.servers.attestation import AttestationStatus
+from provisioner.api.servers.server import PowerStatus
 from provisioner.attestation.judge import Evidence
 from provisioner.join.admission.admit import Challenged, Denied, NotYet
 from provisioner.join.admission.configuration import SealedConfiguration

@@ -11,12 +11,12 @@ from typing import Any
 import pytest
 from cryptography.hazmat.primitives.asymmetric import ec
 
-from provisioner.api.codec import encode
-from provisioner.api.errors import Refused
-from provisioner.api.node_pool import NodePool
-from provisioner.api.rack import Rack
-from provisioner.api.server import Server
-from provisioner.api.values import MacAddress
+from provisioner.api.machinery.codec import encode
+from provisioner.api.machinery.errors import Refused
+from provisioner.api.machinery.values import MacAddress
+from provisioner.api.pools.node_pool import NodePool
+from provisioner.api.servers.rack import Rack
+from provisioner.api.servers.server import Server
 from provisioner.cluster.client import Cluster
 from provisioner.cluster.informer import Informer
 from provisioner.cluster.resources import CREDENTIALS, CSRS, NODES, ROLE_BINDINGS, ROLES, of

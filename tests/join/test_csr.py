@@ -13,11 +13,11 @@ from cryptography import x509
 from cryptography.hazmat.primitives.asymmetric import ec, rsa
 from cryptography.x509.oid import ExtendedKeyUsageOID, NameOID
 
-from provisioner.api.codec import encode
-from provisioner.api.conditions import find_condition
-from provisioner.api.errors import Refused
-from provisioner.api.meta import ObjectMeta
-from provisioner.api.server import Server, ServerStatus
+from provisioner.api.machinery.codec import encode
+from provisioner.api.machinery.conditions import find_condition
+from provisioner.api.machinery.errors import Refused
+from provisioner.api.machinery.meta import ObjectMeta
+from provisioner.api.servers.server import Server, ServerStatus
 from provisioner.cluster.client import Cluster
 from provisioner.cluster.resources import CSRS, NODES, SECRETS, of
 from provisioner.join.certificates.approve import CLIENT_SIGNER, SERVING_SIGNER

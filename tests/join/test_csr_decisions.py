@@ -10,7 +10,7 @@ import pytest
 from cryptography import x509
 from cryptography.hazmat.primitives.serialization import Encoding
 
-from provisioner.api.server import Server
+from provisioner.api.servers.server import Server
 from provisioner.join.certificates.approve import (
     CLIENT_SIGNER,
     SERVING_SIGNER,

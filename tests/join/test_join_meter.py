@@ -10,7 +10,7 @@ import pytest
 from prometheus_client import CollectorRegistry, generate_latest
 
 import provisioner.join.admission as admission
-from provisioner.api.errors import Retryable
+from provisioner.api.machinery.errors import Retryable
 from provisioner.attestation.outcome import Reason
 from provisioner.join.admission.admit import Challenged, Denied, NotYet
 from provisioner.join.admission.meter import REASONS, JoinMeter

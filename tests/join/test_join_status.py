@@ -7,9 +7,9 @@ from datetime import timedelta
 import pytest
 
 from provisioner.api import Server
-from provisioner.api.boot_timeline import stage_moments
-from provisioner.api.codec import decode, encode
-from provisioner.api.meta import parse_time
+from provisioner.api.machinery.codec import decode, encode
+from provisioner.api.machinery.meta import parse_time
+from provisioner.api.servers.boot_timeline import stage_moments
 from provisioner.join.admission.admit import Admitted, Denied
 from provisioner.join.admission.status import claim, note
 from tests.join.samples import NOW, order, pool, request, server

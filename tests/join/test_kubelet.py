@@ -19,7 +19,7 @@ from cryptography.x509.oid import NameOID
 
 from lab.binaries.obtain import Binaries
 from lab.control_plane.ports import free_port
-from provisioner.api.node_pool import NodePool
+from provisioner.api.pools.node_pool import NodePool
 from provisioner.cluster.resources import NODES, of
 from tests.join.front import serve_behind_nginx
 from tests.join.samples import DIGEST

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from provisioner.api.meta import rfc3339
+from provisioner.api.machinery.meta import rfc3339
 from provisioner.join.certificates.approve import MAX_EXPIRATION_SECONDS
 from provisioner.join.credentials.listed import (
     ALL_SHARDS,

@@ -10,12 +10,12 @@ from typing import Any
 
 import pytest
 
-from provisioner.api.codec import to_json
-from provisioner.api.conditions import find_condition
-from provisioner.api.errors import Conflict
-from provisioner.api.errors import Refused as RefusedByServer
-from provisioner.api.node_pool import KubeletSettings, NodePool
-from provisioner.api.rack import Rack
+from provisioner.api.machinery.codec import to_json
+from provisioner.api.machinery.conditions import find_condition
+from provisioner.api.machinery.errors import Conflict
+from provisioner.api.machinery.errors import Refused as RefusedByServer
+from provisioner.api.pools.node_pool import KubeletSettings, NodePool
+from provisioner.api.servers.rack import Rack
 from provisioner.cluster.resources import NODES, of
 from provisioner.join.node_object import (
     MANAGER,

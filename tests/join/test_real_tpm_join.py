@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 import pytest
 
-from provisioner.api.values import SecretBytes
+from provisioner.api.machinery.values import SecretBytes
 from provisioner.attestation.challenge import QUOTED_PCRS, IssuedChallenge, activation_proof
 from provisioner.attestation.endorsement import endorsement_key_sha256
 from provisioner.attestation.judge import Evidence, KnownIdentity, OfferedKeys

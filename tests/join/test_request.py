@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from provisioner.api.errors import Refused
+from provisioner.api.machinery.errors import Refused
 from provisioner.join.admission.request import parse_join_request
 from tests.join.samples import BOOT_ID, KEY, MAC, body, key_digest
 

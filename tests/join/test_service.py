@@ -11,13 +11,13 @@ from typing import Any
 
 import pytest
 
-from provisioner.api.conditions import find_condition
-from provisioner.api.dpu import DPU
-from provisioner.api.errors import Refused, Retryable
-from provisioner.api.image import Image
-from provisioner.api.meta import parse_time
-from provisioner.api.node_pool import NodePool
-from provisioner.api.server import Server
+from provisioner.api.images.image import Image
+from provisioner.api.machinery.conditions import find_condition
+from provisioner.api.machinery.errors import Refused, Retryable
+from provisioner.api.machinery.meta import parse_time
+from provisioner.api.pools.node_pool import NodePool
+from provisioner.api.servers.dpu import DPU
+from provisioner.api.servers.server import Server
 from provisioner.cluster.client import Cluster
 from provisioner.cluster.informer import Informer
 from provisioner.cluster.resources import NODES, SECRETS, of

@@ -9,10 +9,10 @@ from typing import Final
 import pytest
 
 from provisioner.api import FirmwareProfile, Image
-from provisioner.api.codec import encode
-from provisioner.api.conditions import find_condition
-from provisioner.api.meta import ObjectMeta
-from provisioner.api.server import PowerStatus
+from provisioner.api.machinery.codec import encode
+from provisioner.api.machinery.conditions import find_condition
+from provisioner.api.machinery.meta import ObjectMeta
+from provisioner.api.servers.server import PowerStatus
 from provisioner.attestation.endorsement import endorsement_key_sha256
 from provisioner.attestation.judge import Evidence
 from provisioner.join.admission.admit import Challenged, Denied, NotYet

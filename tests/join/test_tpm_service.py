@@ -8,9 +8,9 @@ from dataclasses import replace
 import pytest
 
 from provisioner.api import FirmwareProfile, Image, NodePool
-from provisioner.api.codec import encode
-from provisioner.api.errors import Refused
-from provisioner.api.meta import ObjectMeta
+from provisioner.api.machinery.codec import encode
+from provisioner.api.machinery.errors import Refused
+from provisioner.api.machinery.meta import ObjectMeta
 from provisioner.cluster.resources import ATTESTATION_SECRETS, SECRETS, of
 from provisioner.join.admission.admit import Challenged, NotYet
 from provisioner.join.admission.attestation import VERIFIERS

@@ -15,7 +15,7 @@ import pytest
 import yaml
 
 from lab.binaries.obtain import Binaries
-from provisioner.api.meta import rfc3339
+from provisioner.api.machinery.meta import rfc3339
 from provisioner.cluster.resources import NODES, PODS
 from tests.join.test_controllers import wait_until
 from tests.join.world import World

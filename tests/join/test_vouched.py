@@ -9,10 +9,10 @@ from typing import Any
 import pytest
 
 from provisioner.api import Condition
-from provisioner.api.attestation import AttestationStatus
-from provisioner.api.dpu import DPU
-from provisioner.api.node_pool import NodePool
-from provisioner.api.server import BootOrder, Server
+from provisioner.api.pools.node_pool import NodePool
+from provisioner.api.servers.attestation import AttestationStatus
+from provisioner.api.servers.dpu import DPU
+from provisioner.api.servers.server import BootOrder, Server
 from provisioner.join.admission.admit import Admitted, Decision, Denied, JoinFacts, judge_claim, judge_proof
 from provisioner.join.admission.attestation import Challenge, EvidenceQuestion, Proof, Proven, Unproven
 from provisioner.join.admission.request import JoinRequest

@@ -8,8 +8,8 @@ from typing import Any
 
 import pytest
 
-from provisioner.api.errors import NeedsHuman, Retryable
-from provisioner.api.values import Secret
+from provisioner.api.machinery.errors import NeedsHuman, Retryable
+from provisioner.api.machinery.values import Secret
 from provisioner.join.admission.admit import Challenged, Denied, NotYet
 from provisioner.join.admission.configuration import JoinConfiguration
 from provisioner.join.admission.kubelet_configuration import kubelet_configuration

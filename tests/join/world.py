@@ -20,12 +20,12 @@ from cryptography.hazmat.primitives.serialization import Encoding, NoEncryption,
 from cryptography.x509.oid import NameOID
 
 from lab.control_plane.plane import ControlPlane
-from provisioner.api.codec import encode, to_json
-from provisioner.api.errors import Conflict, Refused
-from provisioner.api.image import Image
-from provisioner.api.maintenance import AGENT_METHODS
-from provisioner.api.meta import ObjectMeta, rfc3339, rfc3339_micro
-from provisioner.api.server import BootOrder, PowerStatus, Server, ServerSpec
+from provisioner.api.images.image import Image
+from provisioner.api.machinery.codec import encode, to_json
+from provisioner.api.machinery.errors import Conflict, Refused
+from provisioner.api.machinery.meta import ObjectMeta, rfc3339, rfc3339_micro
+from provisioner.api.nodes.maintenance import AGENT_METHODS
+from provisioner.api.servers.server import BootOrder, PowerStatus, Server, ServerSpec
 from provisioner.cluster.client import Cluster
 from provisioner.cluster.resources import CSRS, SECRETS, ResourceType, of
 from provisioner.join.admission.admit import Denied

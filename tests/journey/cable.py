@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from typing import Final, Self
 
 from lab.network import LabNetwork, tap_name
-from provisioner.api.boot_stage import BootStage
+from provisioner.api.servers.boot_stage import BootStage
 from provisioner.image.finished.manifest import Manifest
 
 # linux/bpf_common.h, over a frame from its Ethernet header on

@@ -7,8 +7,8 @@ from datetime import UTC, datetime
 
 import pytest
 
-from provisioner.api.boot_stage import BOOT_STAGES, BootStage
-from provisioner.api.boot_timeline import stage_moments
+from provisioner.api.servers.boot_stage import BOOT_STAGES, BootStage
+from provisioner.api.servers.boot_timeline import stage_moments
 from tests.journey.virtual_rack import VirtualRack
 
 pytestmark = [pytest.mark.timeout(2400), pytest.mark.long]

@@ -8,15 +8,15 @@ from typing import Any
 import pytest
 
 from lab.demo.maintenance import find_latest, request_patch
-from provisioner.api.codec import decode
-from provisioner.api.maintenance import FINAL_PHASES, Maintenance
-from provisioner.api.node_contract import (
+from provisioner.api.machinery.codec import decode
+from provisioner.api.nodes.contract import (
     HOLD_TAINT,
     MAINTENANCE_TAINT,
     POWER_CYCLE_REQUESTED,
     REIMAGE_REQUESTED,
     VERIFICATION_TAINT,
 )
+from provisioner.api.nodes.maintenance import FINAL_PHASES, Maintenance
 from provisioner.cluster.resources import NODES, of
 from tests.journey.virtual_rack import VirtualRack
 

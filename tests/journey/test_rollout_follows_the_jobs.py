@@ -13,7 +13,7 @@ from typing import Any
 import pytest
 
 from provisioner.api import NodePool
-from provisioner.api.schema import API_VERSION
+from provisioner.api.machinery.schema import API_VERSION
 from provisioner.cluster.resources import NODES, of
 from tests.jobs.slurm_site import PREFIX, SlurmSite
 from tests.journey.jobs import end_job, start_job

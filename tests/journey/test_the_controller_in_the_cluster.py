@@ -13,9 +13,9 @@ from pathlib import Path
 import pytest
 
 from lab.demo.maintenance import find_latest
-from provisioner.api.codec import decode
-from provisioner.api.maintenance import FINAL_PHASES, Maintenance
-from provisioner.api.meta import parse_time
+from provisioner.api.machinery.codec import decode
+from provisioner.api.machinery.meta import parse_time
+from provisioner.api.nodes.maintenance import FINAL_PHASES, Maintenance
 from provisioner.cluster.resources import of
 from tests.journey.controllers_in_pods import ControllersInPods, controllers_in_pods
 from tests.journey.virtual_rack import VirtualRack

@@ -19,7 +19,7 @@ from lab.control_plane.snapshot import BUMP
 from lab.demo.show import is_ready
 from lab.network import LabNetwork
 from provisioner.api import Rack
-from provisioner.api.meta import parse_time
+from provisioner.api.machinery.meta import parse_time
 from provisioner.cluster.resources import LEASES, NODE_LEASES, of
 from tests.api.objects import rack as rack_object
 from tests.api.objects import subnet

@@ -19,10 +19,10 @@ from lab.demo.job import demo_job
 from lab.demo.maintenance import find_latest
 from lab.network import LabNetwork
 from provisioner.api import Image
-from provisioner.api.codec import decode
-from provisioner.api.conditions import find_condition, is_true
-from provisioner.api.maintenance import FINAL_PHASES, Maintenance
-from provisioner.api.schema import API_VERSION
+from provisioner.api.machinery.codec import decode
+from provisioner.api.machinery.conditions import find_condition, is_true
+from provisioner.api.machinery.schema import API_VERSION
+from provisioner.api.nodes.maintenance import FINAL_PHASES, Maintenance
 from provisioner.cli.progress import Progress
 from provisioner.cluster.resources import JOBS, NODES, of
 from tests.journey.virtual_rack import VirtualRack

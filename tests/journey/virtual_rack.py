@@ -24,11 +24,11 @@ from lab.machine.qemu import LOST_TIMER
 from lab.network import LabNetwork
 from lab.rack import Fault, inject_fault
 from provisioner.api import Server
-from provisioner.api.boot_stage import BootStage, stage_order
-from provisioner.api.boot_timeline import boot_timeline, format_timeline, stage_moments
-from provisioner.api.codec import decode
-from provisioner.api.errors import ProvisionerError
-from provisioner.api.meta import parse_time
+from provisioner.api.machinery.codec import decode
+from provisioner.api.machinery.errors import ProvisionerError
+from provisioner.api.machinery.meta import parse_time
+from provisioner.api.servers.boot_stage import BootStage, stage_order
+from provisioner.api.servers.boot_timeline import boot_timeline, format_timeline, stage_moments
 from provisioner.cluster.client import Cluster
 from provisioner.cluster.resources import NODES, ResourceType, of
 from provisioner.image.finished.manifest import MANIFEST

@@ -13,7 +13,7 @@ from lab.bmc.certificate import obtain_certificate, server_context
 from lab.bmc.endpoint import BmcEndpoint, Credentials
 from lab.bmc.server_power import ServerPower
 from lab.machine.machine import BootPlan, Firmware, MachineSpec
-from provisioner.api.values import Secret, parse_mac
+from provisioner.api.machinery.values import Secret, parse_mac
 
 USERNAME = "provisioner"
 PASSWORD = "correct horse"

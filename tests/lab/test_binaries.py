@@ -19,7 +19,7 @@ from lab.binaries import obtain as binaries
 from lab.binaries.cache import NAMES, VERSION, architecture, fill, missing_in
 from lab.binaries.kubelet import obtain_kubelet
 from lab.binaries.obtain import cache_entries, find_binaries, find_etcd
-from provisioner.api.errors import NeedsHuman
+from provisioner.api.machinery.errors import NeedsHuman
 from tests.http_peer import HttpPeer, target
 
 CONTENT = {name: f"#!/bin/sh\necho Kubernetes {VERSION}\n# {name}\n".encode() for name in NAMES}

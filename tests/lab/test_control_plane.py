@@ -27,7 +27,7 @@ from cryptography.x509.oid import NameOID
 from lab.binaries.obtain import Binaries
 from lab.control_plane.plane import ControlPlane
 from lab.control_plane.ports import LENT, free_port
-from provisioner.api.errors import NeedsHuman, NotFound, Refused
+from provisioner.api.machinery.errors import NeedsHuman, NotFound, Refused
 from provisioner.cli.control_plane.flags import PRODUCTION_FLAGS, production_flags_text
 from provisioner.cli.control_plane.objects import production_objects_text
 from provisioner.cluster.client import Cluster

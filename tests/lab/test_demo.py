@@ -19,9 +19,9 @@ from lab.demo.keys import obtain_keys
 from lab.demo.show import BootDisplay, follow_until, is_ready, server_line, what_is_missing
 from lab.demo.state import DemoState, is_running, process_start_time, stop_daemon
 from lab.demo.up import require_running, run_job
-from provisioner.api.errors import NeedsHuman, Retryable
-from provisioner.api.meta import Condition, ObjectMeta, rfc3339_micro
-from provisioner.api.server import BootOrder, JoinStatus, PowerStatus, Server, ServerSpec, ServerStatus
+from provisioner.api.machinery.errors import NeedsHuman, Retryable
+from provisioner.api.machinery.meta import Condition, ObjectMeta, rfc3339_micro
+from provisioner.api.servers.server import BootOrder, JoinStatus, PowerStatus, Server, ServerSpec, ServerStatus
 from provisioner.cluster.client import Cluster, ListResult
 
 NOON = datetime(2026, 1, 1, 12, tzinfo=UTC)

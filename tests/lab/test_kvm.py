@@ -9,7 +9,7 @@ import pytest
 
 from lab.machine import kvm
 from lab.tools import Tools
-from provisioner.api.errors import Refused
+from provisioner.api.machinery.errors import Refused
 from provisioner.image.finished.store import part_files, read_manifest
 from tests.tools import CACHE, missing
 

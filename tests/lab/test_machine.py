@@ -17,8 +17,8 @@ from lab.machine.machine import (
     efi_variables,
     qemu_command,
 )
-from provisioner.api.server import Architecture
-from provisioner.api.values import parse_mac
+from provisioner.api.machinery.values import parse_mac
+from provisioner.api.servers.server import Architecture
 from tests.golden_files import assert_golden
 from tests.lab.test_nvram import empty_store, read_variables
 

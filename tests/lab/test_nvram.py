@@ -10,8 +10,8 @@ import pytest
 
 from lab.machine.machine import BOARDS, nvram
 from lab.tools import ARM64_PACKAGES, PACKAGES
-from provisioner.api.server import Architecture
-from provisioner.api.values import parse_mac
+from provisioner.api.machinery.values import parse_mac
+from provisioner.api.servers.server import Architecture
 from tests.tools import lab_tools
 
 MAC = parse_mac("52:54:00:12:34:56")

@@ -12,7 +12,7 @@ from lab.network import LabNetwork
 from lab.rack import VirtualRack
 from lab.rack_description import describe_rack, processors_of_each
 from lab.tools import Tools
-from provisioner.api.values import Secret
+from provisioner.api.machinery.values import Secret
 from provisioner.inventory.lists.packing_list import read_packing_list
 
 

@@ -16,8 +16,8 @@ from lab.machine.machine import NETWORK_BOOT, MachineFiles, MachineSpec
 from lab.machine.qemu import QemuMachine, trim_log
 from lab.network import LabNetwork, tap_name
 from lab.tools import Tools
-from provisioner.api.errors import Retryable
-from provisioner.api.values import parse_mac
+from provisioner.api.machinery.errors import Retryable
+from provisioner.api.machinery.values import parse_mac
 from tests.lab.test_lost_timer import LOST
 from tests.tools import is_running
 

@@ -23,10 +23,10 @@ from lab.network import LabNetwork, tap_name
 from lab.rack import VirtualRack
 from lab.rack_description import RackDescription, ServerKind, describe_rack, from_json, to_json
 from lab.tools import Tools
-from provisioner.api.codec import decode
-from provisioner.api.errors import NeedsHuman
-from provisioner.api.server import Server
-from provisioner.api.values import Secret
+from provisioner.api.machinery.codec import decode
+from provisioner.api.machinery.errors import NeedsHuman
+from provisioner.api.machinery.values import Secret
+from provisioner.api.servers.server import Server
 from provisioner.power.bmc.power_controller import BmcAccess
 from provisioner.power.bmc.redfish import RedfishPower
 

@@ -22,7 +22,7 @@ from lab.machine.tpm_manufacture import (
     manufacture_tpm,
 )
 from lab.tools import Tools
-from provisioner.api.errors import NeedsHuman, Retryable
+from provisioner.api.machinery.errors import NeedsHuman, Retryable
 from tests.lab.tpm_board import Board
 from tests.tools import is_running
 

@@ -10,7 +10,7 @@ import pytest
 
 from lab import tools as tools_module
 from lab.tools import Tools, build_command, choose_mirror, content_key, obtain_tools
-from provisioner.api.errors import NeedsHuman
+from provisioner.api.machinery.errors import NeedsHuman
 from provisioner.image.mirror import AptSource
 
 

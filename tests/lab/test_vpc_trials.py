@@ -11,8 +11,8 @@ from lab.vpc_demo.residue import Shown, differing, residue
 from lab.vpc_demo.stage import exit_status, line, summary
 from lab.vpc_demo.trial import ANSWER, NOTHING, Result, Trial, carry_out
 from provisioner.api import VPC, NetworkPool, SecurityGroup, Server, VPCAttachment
-from provisioner.api.codec import decode
-from provisioner.api.errors import NeedsHuman
+from provisioner.api.machinery.codec import decode
+from provisioner.api.machinery.errors import NeedsHuman
 
 ECHO = bytes.fromhex(
     "02005e000101" "525400000100" "0800" "4500001c00004000400100000a0100030a010007" "0800f7ff00000000"

@@ -5,10 +5,10 @@ from __future__ import annotations
 from typing import Any
 
 from provisioner.api import Maintenance, NodePool
-from provisioner.api.node_contract import (
+from provisioner.api.nodes.contract import (
     REBOOT_REQUESTED,
 )
-from provisioner.api.pool_settings import SlurmJobs
+from provisioner.api.pools.pool_settings import SlurmJobs
 from provisioner.cluster.resources import of
 from tests.maintenance.plane import Plane
 

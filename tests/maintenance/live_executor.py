@@ -15,9 +15,9 @@ from datetime import UTC, datetime
 from typing import Any
 
 from provisioner.api import Image, Maintenance, NodePool, Server
-from provisioner.api.codec import encode
-from provisioner.api.meta import Resource
-from provisioner.api.pool_settings import JobSettings, SlurmJobs
+from provisioner.api.machinery.codec import encode
+from provisioner.api.machinery.meta import Resource
+from provisioner.api.pools.pool_settings import JobSettings, SlurmJobs
 from provisioner.cluster.resources import NAMESPACES, NODES, SECRETS, SLURM_SECRETS, ResourceType, of
 from provisioner.jobs.cluster_workloads import ClusterWorkloads
 from provisioner.maintenance.controller import build_maintenance_controllers

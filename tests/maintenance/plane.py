@@ -12,19 +12,19 @@ from functools import partial
 from typing import Any
 
 from provisioner.api import Image, Maintenance, NodePool, Server
-from provisioner.api.codec import encode
-from provisioner.api.dpu import DPU
-from provisioner.api.errors import Conflict
-from provisioner.api.maintenance import MaintenanceStatus
-from provisioner.api.meta import Resource, rfc3339, rfc3339_micro
-from provisioner.api.node_contract import (
+from provisioner.api.machinery.codec import encode
+from provisioner.api.machinery.errors import Conflict
+from provisioner.api.machinery.meta import Resource, rfc3339, rfc3339_micro
+from provisioner.api.nodes.contract import (
     BOOT_INTENT_ANNOTATION,
     BOOT_REPORT_ANNOTATION,
     MAINTENANCE_TAINT,
     NODE_FACTS_ANNOTATION,
     PREPARED_ORDER_ANNOTATION,
 )
-from provisioner.api.pool_settings import MaintenanceSettings
+from provisioner.api.nodes.maintenance import MaintenanceStatus
+from provisioner.api.pools.pool_settings import MaintenanceSettings
+from provisioner.api.servers.dpu import DPU
 from provisioner.cluster.client import Cluster
 from provisioner.cluster.own_writes import BEHIND_SECONDS
 from provisioner.cluster.resources import NODES, ResourceType, of

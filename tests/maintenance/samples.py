@@ -6,8 +6,8 @@ from datetime import UTC, datetime, timedelta
 from typing import Any
 
 from provisioner.api import Maintenance, ObjectMeta
-from provisioner.api.maintenance import MaintenanceSpec, MaintenanceStatus, Requestor
-from provisioner.api.meta import rfc3339
+from provisioner.api.machinery.meta import rfc3339
+from provisioner.api.nodes.maintenance import MaintenanceSpec, MaintenanceStatus, Requestor
 
 NOON = datetime(2026, 1, 2, 12, 0, 0, tzinfo=UTC)
 

@@ -8,19 +8,19 @@ from datetime import datetime, timedelta
 from typing import Any
 
 from provisioner.api import NodePool, Server
-from provisioner.api.codec import to_json
-from provisioner.api.maintenance import Blocker, RebootAttempt, Requestor
-from provisioner.api.meta import rfc3339, rfc3339_micro
-from provisioner.api.node_contract import (
+from provisioner.api.machinery.codec import to_json
+from provisioner.api.machinery.meta import rfc3339, rfc3339_micro
+from provisioner.api.nodes.contract import (
     BOOT_INTENT_ANNOTATION,
     BOOT_REPORT_ANNOTATION,
     MAINTENANCE_TAINT,
     NODE_FACTS_ANNOTATION,
     PREPARED_ORDER_ANNOTATION,
 )
-from provisioner.api.node_facts import BootIntent, BootReport, NodeFacts
-from provisioner.api.pool_settings import MaintenanceSettings
-from provisioner.api.server import BootOrder, JoinStatus, Verification
+from provisioner.api.nodes.facts import BootIntent, BootReport, NodeFacts
+from provisioner.api.nodes.maintenance import Blocker, RebootAttempt, Requestor
+from provisioner.api.pools.pool_settings import MaintenanceSettings
+from provisioner.api.servers.server import BootOrder, JoinStatus, Verification
 from provisioner.jobs.work import Work
 from provisioner.maintenance.facts import MaintenanceFacts, NodeView, read_node
 from provisioner.rules.requests import merge

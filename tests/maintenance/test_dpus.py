@@ -11,9 +11,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from provisioner.api import Maintenance, Server
-from provisioner.api.dpu import DPU
-from provisioner.api.maintenance import Requestor
-from provisioner.api.meta import rfc3339
+from provisioner.api.machinery.meta import rfc3339
+from provisioner.api.nodes.maintenance import Requestor
+from provisioner.api.servers.dpu import DPU
 from provisioner.cluster.own_writes import OwnWrites
 from provisioner.jobs.work import Work
 from provisioner.maintenance.facts import HostView, MaintenanceFacts

@@ -8,9 +8,9 @@ from typing import Any
 import pytest
 
 from provisioner.api import Server
-from provisioner.api.maintenance import RELEASE_FINALIZER, MaintenanceStatus, SlurmDrain
-from provisioner.api.meta import rfc3339, rfc3339_micro
-from provisioner.api.node_contract import HOLD_REQUESTED
+from provisioner.api.machinery.meta import rfc3339, rfc3339_micro
+from provisioner.api.nodes.contract import HOLD_REQUESTED
+from provisioner.api.nodes.maintenance import RELEASE_FINALIZER, MaintenanceStatus, SlurmDrain
 from provisioner.jobs.work import Job, SlurmDrained, Work
 from provisioner.maintenance.decide import cannot_be_taken_back, decide
 from provisioner.maintenance.facts import MaintenanceFacts

@@ -7,9 +7,9 @@ from typing import Any
 
 import pytest
 
-from provisioner.api.maintenance import RELEASE_FINALIZER, Requestor
-from provisioner.api.meta import rfc3339, rfc3339_micro
-from provisioner.api.server import BootOrder, PowerStatus, Verification
+from provisioner.api.machinery.meta import rfc3339, rfc3339_micro
+from provisioner.api.nodes.maintenance import RELEASE_FINALIZER, Requestor
+from provisioner.api.servers.server import BootOrder, PowerStatus, Verification
 from provisioner.maintenance.decide import decide
 from provisioner.maintenance.facts import MaintenanceFacts
 from provisioner.maintenance.phases.budget import Budget

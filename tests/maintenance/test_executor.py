@@ -9,8 +9,8 @@ from typing import Any
 import pytest
 
 from provisioner.api import Maintenance, NodePool, Server
-from provisioner.api.errors import Conflict
-from provisioner.api.node_contract import (
+from provisioner.api.machinery.errors import Conflict
+from provisioner.api.nodes.contract import (
     DRAIN_REQUESTED,
     REBOOT_REQUESTED,
 )

@@ -6,7 +6,7 @@ import time
 
 import pytest
 
-from provisioner.api.node_contract import (
+from provisioner.api.nodes.contract import (
     DRAIN_REQUESTED,
     REBOOT_REQUESTED,
 )

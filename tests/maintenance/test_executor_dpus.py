@@ -8,9 +8,9 @@ from typing import Any
 import pytest
 
 from provisioner.api import NodePool, Server
-from provisioner.api.codec import to_json
-from provisioner.api.meta import rfc3339
-from provisioner.api.node_contract import REBOOT_REQUESTED
+from provisioner.api.machinery.codec import to_json
+from provisioner.api.machinery.meta import rfc3339
+from provisioner.api.nodes.contract import REBOOT_REQUESTED
 from provisioner.cluster.client import Cluster
 from provisioner.jobs.work import Work
 from tests.maintenance.fake_jobs import FakeJobs, job

@@ -5,8 +5,8 @@ from __future__ import annotations
 from typing import Any
 
 from provisioner.api import Image, Server
-from provisioner.api.codec import encode
-from provisioner.api.meta import rfc3339_micro
+from provisioner.api.machinery.codec import encode
+from provisioner.api.machinery.meta import rfc3339_micro
 from provisioner.cluster.resources import NODES, of
 from tests.boot import objects
 from tests.maintenance.executor_steps import finish, go_to_reboot, told

@@ -7,8 +7,8 @@ from typing import Any
 
 import pytest
 
-from provisioner.api.meta import rfc3339
-from provisioner.api.node_contract import (
+from provisioner.api.machinery.meta import rfc3339
+from provisioner.api.nodes.contract import (
     MAINTENANCE_TAINT,
     REBOOT_REQUESTED,
 )

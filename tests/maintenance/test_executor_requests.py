@@ -8,9 +8,9 @@ from typing import Any
 import pytest
 
 from provisioner.api import Maintenance, Server
-from provisioner.api.errors import Refused
-from provisioner.api.meta import rfc3339, rfc3339_micro
-from provisioner.api.node_contract import (
+from provisioner.api.machinery.errors import Refused
+from provisioner.api.machinery.meta import rfc3339, rfc3339_micro
+from provisioner.api.nodes.contract import (
     DRAIN_REQUESTED,
     HOLD_REQUESTED,
     POWER_CYCLE_REQUESTED,

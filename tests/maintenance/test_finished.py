@@ -6,8 +6,8 @@ from datetime import timedelta
 
 import pytest
 
-from provisioner.api.maintenance import SlurmDrain
-from provisioner.api.meta import rfc3339
+from provisioner.api.machinery.meta import rfc3339
+from provisioner.api.nodes.maintenance import SlurmDrain
 from provisioner.maintenance.status.finished import is_due, newest_first
 from provisioner.rules.requests import next_name
 from tests.maintenance.samples import NOON, at, maintenance

@@ -8,8 +8,8 @@ from typing import Any
 import pytest
 
 from provisioner.api import Maintenance
-from provisioner.api.meta import Condition, rfc3339
-from provisioner.api.node_contract import (
+from provisioner.api.machinery.meta import Condition, rfc3339
+from provisioner.api.nodes.contract import (
     DRAIN_REQUESTED,
     POWER_CYCLE_REQUESTED,
     REBOOT_REQUESTED,

@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from provisioner.api import Maintenance, Server
-from provisioner.api.node_contract import MAINTENANCE_TAINT, REBOOT_REQUESTED
+from provisioner.api.nodes.contract import MAINTENANCE_TAINT, REBOOT_REQUESTED
 from provisioner.cluster.client import Cluster
 from provisioner.cluster.resources import of
 from tests.maintenance.executor_steps import with_slurm

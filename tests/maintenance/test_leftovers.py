@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from typing import Any
 
-from provisioner.api.meta import rfc3339
-from provisioner.api.node_contract import DRAIN_IN_PROGRESS, MAINTENANCE_PLANNED
-from provisioner.api.node_facts import BootIntent
+from provisioner.api.machinery.meta import rfc3339
+from provisioner.api.nodes.contract import DRAIN_IN_PROGRESS, MAINTENANCE_PLANNED
+from provisioner.api.nodes.facts import BootIntent
 from provisioner.maintenance.phases.release import find_leftover
 from provisioner.maintenance.steps import SetIntent, SetNodeConditions, SetTaint
 from tests.maintenance.plane import Plane

@@ -6,7 +6,7 @@ from dataclasses import dataclass, field, replace
 from datetime import timedelta
 from typing import Any
 
-from provisioner.api.maintenance import MaintenanceStatus
+from provisioner.api.nodes.maintenance import MaintenanceStatus
 from provisioner.maintenance.status.measure import tell_events, tell_metrics
 from provisioner.maintenance.status.record import end_attempt, judge, note, set_blockers
 from tests.cluster.fake_events import FakeEvents
@@ -48,7 +48,7 @@ def test_a_phase_and_what_was_waited_for_in_it_are_measured_once() -> None:
 
 
 def test_a_try_is_measured_with_its_outcome_and_the_whole_with_its_reason() -> None:
-    from provisioner.api.maintenance import RebootAttempt
+    from provisioner.api.nodes.maintenance import RebootAttempt
 
     attempt = RebootAttempt(
         id="1", method="Kexec", image_ref="i", image_digest="d", started_time=at(0), deadline_time=at(180)

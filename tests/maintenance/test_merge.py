@@ -10,7 +10,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from provisioner.api.maintenance import ACTIONS, POLICIES, Requestor
+from provisioner.api.nodes.maintenance import ACTIONS, POLICIES, Requestor
 from provisioner.rules.requests import merge
 from tests.maintenance.samples import at, maintenance, requestor
 

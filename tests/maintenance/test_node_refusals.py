@@ -9,9 +9,9 @@ from typing import Any
 
 import pytest
 
-from provisioner.api.maintenance import RELEASE_FINALIZER, MaintenanceStatus
-from provisioner.api.meta import parse_time
-from provisioner.api.node_facts import BootIntent
+from provisioner.api.machinery.meta import parse_time
+from provisioner.api.nodes.facts import BootIntent
+from provisioner.api.nodes.maintenance import RELEASE_FINALIZER, MaintenanceStatus
 from provisioner.maintenance.decide import decide
 from provisioner.maintenance.facts import MaintenanceFacts
 from provisioner.maintenance.node_refusals import LAST_RETRY_SECONDS, LASTING_SECONDS, NodeRefusals, NodeWriteRefusal

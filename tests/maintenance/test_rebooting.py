@@ -7,10 +7,10 @@ from typing import Any
 
 import pytest
 
-from provisioner.api.meta import rfc3339
-from provisioner.api.node_facts import BootReport
-from provisioner.api.pool_settings import VerificationSettings
-from provisioner.api.server import CheckResult, PowerStatus, Verification
+from provisioner.api.machinery.meta import rfc3339
+from provisioner.api.nodes.facts import BootReport
+from provisioner.api.pools.pool_settings import VerificationSettings
+from provisioner.api.servers.server import CheckResult, PowerStatus, Verification
 from provisioner.jobs.work import Work
 from provisioner.maintenance.facts import MaintenanceFacts
 from provisioner.maintenance.phases.rebooting import decide_rebooting

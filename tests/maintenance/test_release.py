@@ -6,8 +6,8 @@ from typing import Any
 
 import pytest
 
-from provisioner.api.meta import Condition, rfc3339
-from provisioner.api.node_contract import REBOOT_REQUESTED
+from provisioner.api.machinery.meta import Condition, rfc3339
+from provisioner.api.nodes.contract import REBOOT_REQUESTED
 from provisioner.maintenance.phases.release import decide_release
 from provisioner.maintenance.phases.verdict import Verdict
 from provisioner.maintenance.steps import SetNodeConditions

@@ -9,8 +9,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from provisioner.api.meta import rfc3339
-from provisioner.api.node_contract import (
+from provisioner.api.machinery.meta import rfc3339
+from provisioner.api.nodes.contract import (
     DRAIN_REQUESTED,
     POWER_CYCLE_REQUESTED,
     REBOOT_REQUESTED,

@@ -8,8 +8,8 @@ from typing import Any
 import pytest
 
 from provisioner.api import Maintenance
-from provisioner.api.meta import rfc3339
-from provisioner.api.node_contract import MAINTENANCE_TAINT
+from provisioner.api.machinery.meta import rfc3339
+from provisioner.api.nodes.contract import MAINTENANCE_TAINT
 from provisioner.cluster.client import Cluster
 from provisioner.cluster.resources import of
 from tests.maintenance.executor_steps import with_slurm

@@ -8,11 +8,11 @@ from typing import Any
 
 import pytest
 
-from provisioner.api.codec import to_json
-from provisioner.api.maintenance import DISTURBING_PHASES, RELEASE_FINALIZER, Requestor, SlurmDrain, TimelineEntry
-from provisioner.api.meta import rfc3339, rfc3339_micro
-from provisioner.api.node_contract import HOLD_REQUESTED
-from provisioner.api.pool_settings import JobSettings, SlurmJobs
+from provisioner.api.machinery.codec import to_json
+from provisioner.api.machinery.meta import rfc3339, rfc3339_micro
+from provisioner.api.nodes.contract import HOLD_REQUESTED
+from provisioner.api.nodes.maintenance import DISTURBING_PHASES, RELEASE_FINALIZER, Requestor, SlurmDrain, TimelineEntry
+from provisioner.api.pools.pool_settings import JobSettings, SlurmJobs
 from provisioner.jobs.work import Work
 from provisioner.maintenance.decide import decide, needs_look
 from provisioner.maintenance.facts import MaintenanceFacts

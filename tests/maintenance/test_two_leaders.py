@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from provisioner.api.node_contract import REBOOT_REQUESTED
+from provisioner.api.nodes.contract import REBOOT_REQUESTED
 from tests.maintenance.chaos import people
 from tests.maintenance.chaos.world import Fleet, World
 

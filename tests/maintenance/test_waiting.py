@@ -8,10 +8,10 @@ from typing import Any
 import pytest
 
 from provisioner.api import Server
-from provisioner.api.maintenance import MaintenanceStatus, SlurmDrain, TimelineEntry
-from provisioner.api.meta import rfc3339
-from provisioner.api.node_contract import HOLD_REQUESTED
-from provisioner.api.node_facts import BootReport
+from provisioner.api.machinery.meta import rfc3339
+from provisioner.api.nodes.contract import HOLD_REQUESTED
+from provisioner.api.nodes.facts import BootReport
+from provisioner.api.nodes.maintenance import MaintenanceStatus, SlurmDrain, TimelineEntry
 from provisioner.jobs.work import Work
 from provisioner.maintenance.facts import MaintenanceFacts, read_node
 from provisioner.maintenance.phases.budget import Budget

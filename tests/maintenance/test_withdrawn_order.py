@@ -19,9 +19,9 @@ from typing import Any
 import pytest
 
 from provisioner.api import Image, NodePool, Server
-from provisioner.api.errors import Retryable
-from provisioner.api.meta import rfc3339
-from provisioner.api.node_contract import (
+from provisioner.api.machinery.errors import Retryable
+from provisioner.api.machinery.meta import rfc3339
+from provisioner.api.nodes.contract import (
     BOOT_INTENT_ANNOTATION,
     BOOT_REPORT_ANNOTATION,
     PREPARED_ORDER_ANNOTATION,

@@ -6,7 +6,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
-from provisioner.api.meta import parse_time
+from provisioner.api.machinery.meta import parse_time
 
 
 def expose(configuration: Mapping[str, Any], body: Mapping[str, Any]) -> str:

@@ -12,8 +12,8 @@ import pytest
 import yaml
 
 from provisioner.api import Server
-from provisioner.api.codec import decode
 from provisioner.api.crd import crd_of
+from provisioner.api.machinery.codec import decode
 from tests.monitoring.dashboards import DASHBOARDS, FOLDER, written
 from tests.monitoring.expositions import FleetOfTests, HostOfTests, families, history, promtool
 from tests.monitoring.fake_kube_state_metrics import expose

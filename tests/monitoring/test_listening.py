@@ -10,7 +10,7 @@ import click
 import pytest
 
 from lab.control_plane.ports import free_port
-from provisioner.api.errors import NeedsHuman
+from provisioner.api.machinery.errors import NeedsHuman
 from provisioner.cli.service.listening import listen_at, serve_health
 from provisioner.cluster.health.checks import Check, well
 

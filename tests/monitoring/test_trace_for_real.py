@@ -8,7 +8,7 @@ from datetime import UTC, datetime, timedelta
 from prometheus_client import CollectorRegistry, generate_latest
 
 from provisioner.api import Server
-from provisioner.api.meta import rfc3339_micro
+from provisioner.api.machinery.meta import rfc3339_micro
 from provisioner.cli.service.controllers import run_controllers
 from provisioner.cluster.client import Cluster
 from provisioner.cluster.metrics import Meters

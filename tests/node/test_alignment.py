@@ -9,8 +9,8 @@ from typing import Any
 
 import pytest
 
-from provisioner.api.numa_alignment import COMPUTED_FIELDS, NumaAlignment
-from provisioner.api.values import Secret
+from provisioner.api.machinery.values import Secret
+from provisioner.api.pools.numa_alignment import COMPUTED_FIELDS, NumaAlignment
 from provisioner.join.admission.configuration import JoinConfiguration
 from provisioner.join.admission.kubelet_configuration import kubelet_configuration
 from provisioner.node.alignment import align

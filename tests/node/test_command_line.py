@@ -6,7 +6,7 @@ import re
 
 import pytest
 
-from provisioner.api.server import ServerStatus
+from provisioner.api.servers.server import ServerStatus
 from provisioner.boot.script.kernel_arguments import kernel_arguments
 from provisioner.node.image.command_line import (
     LEAST_RATE,

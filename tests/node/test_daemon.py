@@ -9,8 +9,8 @@ from typing import Any
 
 import pytest
 
-from provisioner.api.codec import from_json, to_json
-from provisioner.api.node_facts import BootIntent, BootReport
+from provisioner.api.machinery.codec import from_json, to_json
+from provisioner.api.nodes.facts import BootIntent, BootReport
 from provisioner.node.daemon import Daemon
 from provisioner.node.ending import GOING_DOWN_SECONDS
 from provisioner.node.image.manifest import ImageError

@@ -8,9 +8,9 @@ from typing import Any
 
 import pytest
 
-from provisioner.api import node_contract
-from provisioner.api.codec import from_json, to_json
-from provisioner.api.node_facts import NodeFacts
+from provisioner.api.machinery.codec import from_json, to_json
+from provisioner.api.nodes import contract as node_contract
+from provisioner.api.nodes.facts import NodeFacts
 from provisioner.node import intent
 from provisioner.node.machine.boot_facts import BootFacts
 from provisioner.node.machine.facts import (

@@ -6,8 +6,8 @@ import json
 
 import pytest
 
-from provisioner.api.codec import from_json, to_json
-from provisioner.api.node_facts import BootIntent, BootReport
+from provisioner.api.machinery.codec import from_json, to_json
+from provisioner.api.nodes.facts import BootIntent, BootReport
 from provisioner.node.intent import (
     RETRY_SECONDS,
     Intent,

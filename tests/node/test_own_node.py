@@ -13,8 +13,8 @@ import pytest
 
 from lab.control_plane.kubelet_files import join_as
 from lab.control_plane.plane import ControlPlane
-from provisioner.api.codec import from_json, to_json
-from provisioner.api.node_facts import BootIntent, BootReport, IntentAction, NodeFacts
+from provisioner.api.machinery.codec import from_json, to_json
+from provisioner.api.nodes.facts import BootIntent, BootReport, IntentAction, NodeFacts
 from provisioner.cluster.client import Cluster
 from provisioner.cluster.resources import NODES
 from provisioner.node.api_server import ApiError, NotJoinedError, OwnNode, read_access

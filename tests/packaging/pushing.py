@@ -5,7 +5,7 @@ from __future__ import annotations
 import hashlib
 
 from artefacts.archive import ContainerImage
-from provisioner.api.values import Sha256Digest
+from provisioner.api.machinery.values import Sha256Digest
 from provisioner.image.registry.access import open_access
 from provisioner.image.registry.client import Registry
 from provisioner.image.registry.reference import parse_repository

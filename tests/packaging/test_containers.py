@@ -23,7 +23,7 @@ from artefacts.wheel import build_wheel
 from artefacts.wheels import wheel_of
 from lab.control_plane.plane import ControlPlane
 from provisioner import __version__
-from provisioner.api.errors import NotFound
+from provisioner.api.machinery.errors import NotFound
 from provisioner.cluster.client import Cluster
 from provisioner.cluster.resources import LEASES
 from tests.image.registry.real_registry import real_registry

@@ -15,7 +15,7 @@ from artefacts.layer import pack
 from artefacts.recipe import ContainerRecipe, read_recipe
 from artefacts.staging import add_libraries, stage_debian
 from artefacts.wheels import SITE, unpack_wheel, wheel_of
-from provisioner.api.errors import NeedsHuman, Refused
+from provisioner.api.machinery.errors import NeedsHuman, Refused
 from tests.packaging.made import CHECKOUT
 
 RECIPES = CHECKOUT / "packaging/containers"

@@ -7,8 +7,8 @@ from pathlib import Path
 
 import pytest
 
-from provisioner.api.maintenance import Maintenance
-from provisioner.api.server import Server
+from provisioner.api.nodes.maintenance import Maintenance
+from provisioner.api.servers.server import Server
 from provisioner.cluster.client import Cluster
 from provisioner.cluster.resources import BMC_SECRETS, SECRETS, of
 from tests.lab.fake_machine import fake_server

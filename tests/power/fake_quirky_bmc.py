@@ -10,7 +10,7 @@ from typing import Any, Final
 from werkzeug import Request, Response
 
 from lab.bmc.resources import error
-from provisioner.api.values import Secret
+from provisioner.api.machinery.values import Secret
 from provisioner.power.bmc.power_controller import BmcAccess
 from tests.http_peer import HttpPeer
 

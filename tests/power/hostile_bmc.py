@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Any, Final, cast
 
 from lab.bmc.handler import BmcHandler
-from provisioner.api.values import Secret
+from provisioner.api.machinery.values import Secret
 from provisioner.power.bmc.power_controller import BmcAccess
 from tests.lab.fake_machine import PASSWORD, USERNAME, FakeServer, fake_server
 from tests.outbound.tls_flood import flood_tickets, prepare

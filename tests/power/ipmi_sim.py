@@ -18,7 +18,7 @@ from werkzeug import Request, Response
 
 from lab.bmc.server_power import PowerStateError, ServerPower
 from lab.control_plane.ports import free_port
-from provisioner.api.values import Secret
+from provisioner.api.machinery.values import Secret
 from provisioner.power.bmc.power_controller import BmcAccess
 from tests.http_peer import HttpPeer
 from tests.lab.fake_machine import FakeMachine

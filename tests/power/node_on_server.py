@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from datetime import datetime
 
-from provisioner.api.meta import rfc3339_micro
+from provisioner.api.machinery.meta import rfc3339_micro
 from provisioner.cluster.resources import LEASES, NODES
 from tests.power.power_site import Site
 

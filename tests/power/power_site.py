@@ -10,10 +10,10 @@ from typing import Any
 
 import pytest
 
-from provisioner.api.conditions import find_condition
-from provisioner.api.maintenance import Maintenance
-from provisioner.api.meta import rfc3339, rfc3339_micro
-from provisioner.api.server import Server
+from provisioner.api.machinery.conditions import find_condition
+from provisioner.api.machinery.meta import rfc3339, rfc3339_micro
+from provisioner.api.nodes.maintenance import Maintenance
+from provisioner.api.servers.server import Server
 from provisioner.cluster.client import Cluster
 from provisioner.cluster.events import EventRecorder
 from provisioner.cluster.informer import Informer

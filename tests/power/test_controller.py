@@ -13,8 +13,8 @@ import pytest
 
 from lab.control_plane.ports import free_port
 from lab.machine.machine import BootPlan
-from provisioner.api.meta import rfc3339_micro
-from provisioner.api.server import Server
+from provisioner.api.machinery.meta import rfc3339_micro
+from provisioner.api.servers.server import Server
 from provisioner.cluster.client import Cluster
 from provisioner.cluster.events import EventRecorder
 from provisioner.cluster.informer import Informer

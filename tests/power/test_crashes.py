@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 
 from lab.machine.machine import BootPlan
-from provisioner.api.server import PowerStatus, Server
+from provisioner.api.servers.server import PowerStatus, Server
 from provisioner.cluster.events import EventRecorder
 from provisioner.cluster.resources import of
 from provisioner.power.act import BmcActions

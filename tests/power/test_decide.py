@@ -9,9 +9,9 @@ from typing import Any
 
 import pytest
 
-from provisioner.api.boot_stage import HEARD_STAGES
-from provisioner.api.meta import Condition, ObjectMeta, rfc3339_micro
-from provisioner.api.server import (
+from provisioner.api.machinery.meta import Condition, ObjectMeta, rfc3339_micro
+from provisioner.api.servers.boot_stage import HEARD_STAGES
+from provisioner.api.servers.server import (
     BMC,
     BootOrder,
     BootProgress,

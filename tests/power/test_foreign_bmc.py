@@ -22,8 +22,8 @@ import pytest
 
 from lab.bmc.certificate import obtain_certificate
 from lab.control_plane.ports import free_port
-from provisioner.api.server import Server
-from provisioner.api.values import Secret
+from provisioner.api.machinery.values import Secret
+from provisioner.api.servers.server import Server
 from provisioner.cluster.client import Cluster
 from provisioner.cluster.resources import BMC_SECRETS, SECRETS, of
 from provisioner.power.bmc.power_controller import BmcAccess, BmcRefused, BmcUnreachable

@@ -17,7 +17,7 @@ from typing import Any
 import pytest
 
 from lab.machine.machine import BootPlan
-from provisioner.api.values import Secret
+from provisioner.api.machinery.values import Secret
 from provisioner.outbound.deadline import TooSlow, bounded_call
 from provisioner.power.bmc.ipmi import IpmiPower, split_address
 from provisioner.power.bmc.ipmi_processes import IDLE_PROCESSES, IpmiNoAnswer, IpmiProcesses, _Process

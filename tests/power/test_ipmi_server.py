@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from lab.machine.machine import BootPlan
-from provisioner.api.errors import NeedsHuman
+from provisioner.api.machinery.errors import NeedsHuman
 from provisioner.cluster.client import Cluster
 from tests.power.ipmi_sim import PASSWORD, IpmiSim, ipmi_sim
 from tests.power.power_site import Site

@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from lab.machine.machine import BootPlan
-from provisioner.api.server import Server
+from provisioner.api.servers.server import Server
 from tests.power.node_on_server import node_on, renew_lease, report
 from tests.power.power_site import Site
 from tests.power.slow_bmc import Once, SlowBmc

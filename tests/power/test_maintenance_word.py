@@ -7,9 +7,9 @@ from typing import Any
 
 import pytest
 
-from provisioner.api.maintenance import Maintenance, MaintenanceSpec, MaintenanceStatus, RebootAttempt
-from provisioner.api.meta import ObjectMeta
-from provisioner.api.server import BootOrder
+from provisioner.api.machinery.meta import ObjectMeta
+from provisioner.api.nodes.maintenance import Maintenance, MaintenanceSpec, MaintenanceStatus, RebootAttempt
+from provisioner.api.servers.server import BootOrder
 from provisioner.power.preflight import what_differs
 
 TRY = RebootAttempt(

@@ -15,7 +15,7 @@ import pytest
 from lab.bmc.certificate import obtain_certificate
 from lab.bmc.handler import BmcHandler
 from lab.machine.machine import NETWORK_BOOT, BootPlan
-from provisioner.api.values import Secret
+from provisioner.api.machinery.values import Secret
 from provisioner.power.bmc.power_controller import BmcAccess, BmcRefused, BmcUnreachable
 from provisioner.power.bmc.redfish import RedfishPower
 from tests.http_peer import HttpPeer

@@ -10,8 +10,8 @@ from pathlib import Path
 import pytest
 
 from lab.bmc import resources
-from provisioner.api.errors import Retryable
-from provisioner.api.server import BMC
+from provisioner.api.machinery.errors import Retryable
+from provisioner.api.servers.server import BMC
 from provisioner.cluster.resources import BMC_SECRETS
 from provisioner.power.bmc.pool import BmcPool
 from provisioner.power.bmc.power_controller import BmcAccess, BmcRefused, BmcUnreachable

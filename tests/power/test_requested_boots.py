@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from lab.machine.machine import BootPlan
-from provisioner.api.maintenance import Maintenance
+from provisioner.api.nodes.maintenance import Maintenance
 from provisioner.power.bmc.power_controller import BmcAccess, BmcRefused
 from provisioner.power.bmc.redfish import RedfishPower
 from tests.power.node_on_server import node_on, renew_lease

@@ -8,8 +8,8 @@ from typing import Any
 
 import pytest
 
-from provisioner.api.meta import ObjectMeta, rfc3339_micro
-from provisioner.api.server import BMC, BootOrder, PowerStatus, Server, ServerSpec, ServerStatus
+from provisioner.api.machinery.meta import ObjectMeta, rfc3339_micro
+from provisioner.api.servers.server import BMC, BootOrder, PowerStatus, Server, ServerSpec, ServerStatus
 from provisioner.power.decide import AskToShutDown, CutForCycle, CutPower, RecordCut, RecordOrder, StartBoot
 from provisioner.power.status import SETTLING, after_action, after_look, describe
 

@@ -10,7 +10,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
-from provisioner.api.errors import Conflict
+from provisioner.api.machinery.errors import Conflict
 from provisioner.cluster.client import Cluster
 from provisioner.cluster.transport import Transport
 

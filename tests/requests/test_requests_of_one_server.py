@@ -24,16 +24,16 @@ from cryptography.hazmat.primitives.asymmetric import ec
 
 from lab.control_plane.plane import ControlPlane
 from provisioner.api import Image, NodePool, Rack, Server
-from provisioner.api.codec import encode, to_json
-from provisioner.api.meta import ObjectMeta, rfc3339, rfc3339_micro
-from provisioner.api.node_contract import (
+from provisioner.api.machinery.codec import encode, to_json
+from provisioner.api.machinery.meta import ObjectMeta, rfc3339, rfc3339_micro
+from provisioner.api.nodes.contract import (
     BOOT_INTENT_ANNOTATION,
     BOOT_REPORT_ANNOTATION,
     NODE_FACTS_ANNOTATION,
     REIMAGE_REQUESTED,
 )
-from provisioner.api.pool_settings import MaintenanceSettings
-from provisioner.api.server import ServerStatus
+from provisioner.api.pools.pool_settings import MaintenanceSettings
+from provisioner.api.servers.server import ServerStatus
 from provisioner.boot.observe.progress import ProgressReport
 from provisioner.boot.observe.recorder import ProgressRecorder
 from provisioner.boot.observe.server_index import ServerIndex

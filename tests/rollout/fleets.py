@@ -6,7 +6,7 @@ from collections import Counter
 from datetime import UTC, datetime
 from typing import Any
 
-from provisioner.api.upgrade_strategy import Canary, UpgradeStrategy
+from provisioner.api.pools.upgrade_strategy import Canary, UpgradeStrategy
 from provisioner.rollout.fleet import Member, Occupancy, PoolSnapshot
 
 NOON = datetime(2026, 11, 2, 12, 0, tzinfo=UTC)

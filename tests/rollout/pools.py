@@ -6,9 +6,9 @@ from dataclasses import replace
 from typing import Any
 
 from provisioner.api import Maintenance
-from provisioner.api.maintenance import Requestor
-from provisioner.api.meta import parse_time
-from provisioner.api.server_status import BootOrder, ServerStatus, Verification
+from provisioner.api.machinery.meta import parse_time
+from provisioner.api.nodes.maintenance import Requestor
+from provisioner.api.servers.server_status import BootOrder, ServerStatus, Verification
 from provisioner.rollout.standing import MemberFacts, NodeSign, RolloutTarget, judge_standing
 from tests.boot import objects
 from tests.boot.objects import at, condition

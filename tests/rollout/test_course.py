@@ -6,12 +6,12 @@ from dataclasses import replace
 from typing import Any
 
 from provisioner.api import NodePool
-from provisioner.api.maintenance import Requestor
-from provisioner.api.meta import parse_time
-from provisioner.api.node_pool import NodePoolStatus
-from provisioner.api.rollout_status import ReleasedImage, RolloutRecord, RolloutStatus
-from provisioner.api.server_status import UpgradeFailure
-from provisioner.api.upgrade_strategy import Canary, UpgradeStrategy
+from provisioner.api.machinery.meta import parse_time
+from provisioner.api.nodes.maintenance import Requestor
+from provisioner.api.pools.node_pool import NodePoolStatus
+from provisioner.api.pools.rollout_status import ReleasedImage, RolloutRecord, RolloutStatus
+from provisioner.api.pools.upgrade_strategy import Canary, UpgradeStrategy
+from provisioner.api.servers.server_status import UpgradeFailure
 from provisioner.rollout.course import Course, assign, follow_plan, follows_up, set_course, stop_at_failures
 from provisioner.rollout.plan import Plan
 from provisioner.rollout.stage import StageState

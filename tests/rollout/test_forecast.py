@@ -7,7 +7,7 @@ from datetime import timedelta
 from hypothesis import given
 from hypothesis import strategies as st
 
-from provisioner.api.upgrade_strategy import Canary, MaintenanceWindow, UpgradeDeadline, Wave
+from provisioner.api.pools.upgrade_strategy import Canary, MaintenanceWindow, UpgradeDeadline, Wave
 from provisioner.rollout.completion import lower_bound
 from provisioner.rollout.fleet import Member
 from provisioner.rollout.forecast import MAX_JOB_ENDS, Forecast, make_forecast

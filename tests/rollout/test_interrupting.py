@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from datetime import timedelta
 
-from provisioner.api.upgrade_strategy import DomainCap, UpgradeDeadline
+from provisioner.api.pools.upgrade_strategy import DomainCap, UpgradeDeadline
 from provisioner.rollout.interrupting import Interruption, may_be_ended_from
 from provisioner.rollout.plan import plan
 from tests.rollout.fleets import NOON, after, busy, fleet, idle, strategy

@@ -7,8 +7,8 @@ from dataclasses import replace
 import pytest
 
 from provisioner.api import Image
-from provisioner.api.rollout_status import ReleasedImage, RolloutStatus, RolloutStop
-from provisioner.api.upgrade_strategy import DomainCap, UpgradeStrategy
+from provisioner.api.pools.rollout_status import ReleasedImage, RolloutStatus, RolloutStop
+from provisioner.api.pools.upgrade_strategy import DomainCap, UpgradeStrategy
 from provisioner.rollout.course import Course
 from provisioner.rollout.fleet import Occupancy
 from provisioner.rollout.members import Members, halted_by

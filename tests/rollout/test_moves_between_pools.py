@@ -8,9 +8,9 @@ from typing import Any
 import pytest
 
 from provisioner.api import Maintenance, NodePool, Server
-from provisioner.api.codec import encode, to_json
-from provisioner.api.pool_settings import MaintenanceSettings
-from provisioner.api.upgrade_strategy import Canary, UpgradeStrategy
+from provisioner.api.machinery.codec import encode, to_json
+from provisioner.api.pools.pool_settings import MaintenanceSettings
+from provisioner.api.pools.upgrade_strategy import Canary, UpgradeStrategy
 from provisioner.cluster.resources import NODES, of
 from tests.boot.objects import pool
 from tests.maintenance.chaos import people, replay

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from provisioner.api import NodePool, Server
-from provisioner.api.pool_settings import JobSettings, SlurmJobs
+from provisioner.api.pools.pool_settings import JobSettings, SlurmJobs
 from provisioner.cluster.resources import of
 from tests.maintenance.chaos import people
 from tests.maintenance.chaos.world import NEW, OLD, World

@@ -9,7 +9,14 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from provisioner.api.upgrade_strategy import Canary, DomainCap, MaintenanceWindow, Stragglers, UpgradeStrategy, Wave
+from provisioner.api.pools.upgrade_strategy import (
+    Canary,
+    DomainCap,
+    MaintenanceWindow,
+    Stragglers,
+    UpgradeStrategy,
+    Wave,
+)
 from provisioner.rollout.fleet import Member, Occupancy, PoolSnapshot
 from provisioner.rollout.plan import Plan, plan
 from provisioner.rollout.wait import MemberWait

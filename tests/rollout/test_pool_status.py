@@ -5,8 +5,8 @@ from __future__ import annotations
 from datetime import timedelta
 from typing import Any
 
-from provisioner.api.meta import rfc3339
-from provisioner.api.rollout_status import ReleasedImage, RolloutStatus
+from provisioner.api.machinery.meta import rfc3339
+from provisioner.api.pools.rollout_status import ReleasedImage, RolloutStatus
 from provisioner.rollout.course import Course
 from provisioner.rollout.fleet import Member, PoolSnapshot
 from provisioner.rollout.plan import plan

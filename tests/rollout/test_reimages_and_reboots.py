@@ -8,9 +8,9 @@ from __future__ import annotations
 import pytest
 
 from provisioner.api import Maintenance, NodePool, Server
-from provisioner.api.meta import rfc3339
-from provisioner.api.node_contract import REBOOT_REQUESTED, REIMAGE_REQUESTED
-from provisioner.api.upgrade_strategy import Canary, Wave
+from provisioner.api.machinery.meta import rfc3339
+from provisioner.api.nodes.contract import REBOOT_REQUESTED, REIMAGE_REQUESTED
+from provisioner.api.pools.upgrade_strategy import Canary, Wave
 from provisioner.cluster.resources import of
 from tests.maintenance.chaos import people
 from tests.maintenance.chaos.fake_workloads import FakeJob

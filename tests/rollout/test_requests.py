@@ -6,7 +6,7 @@ from dataclasses import replace
 from datetime import UTC, datetime
 from typing import Any
 
-from provisioner.api.maintenance import Requestor
+from provisioner.api.nodes.maintenance import Requestor
 from provisioner.rollout.plan import Plan
 from provisioner.rollout.requests import Asker, RequestWrite, find_acts, on_newest
 from provisioner.rollout.stage import StageState

@@ -9,9 +9,9 @@ from typing import Any
 import pytest
 
 from provisioner.api import NodePool
-from provisioner.api.meta import rfc3339
-from provisioner.api.pool_settings import JobSettings, SlurmJobs
-from provisioner.api.upgrade_strategy import Canary, Stragglers, UpgradeStrategy
+from provisioner.api.machinery.meta import rfc3339
+from provisioner.api.pools.pool_settings import JobSettings, SlurmJobs
+from provisioner.api.pools.upgrade_strategy import Canary, Stragglers, UpgradeStrategy
 from provisioner.cluster.resources import of
 from provisioner.jobs.work import Job, Work
 from provisioner.rollout.course import set_course

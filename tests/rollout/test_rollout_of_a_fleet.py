@@ -10,9 +10,9 @@ from typing import Any
 import pytest
 
 from provisioner.api import Maintenance, NodePool, Server
-from provisioner.api.meta import rfc3339
-from provisioner.api.node_contract import HOLD_REQUESTED
-from provisioner.api.upgrade_strategy import Canary, UpgradeDeadline, UpgradeStrategy, WorkloadGate
+from provisioner.api.machinery.meta import rfc3339
+from provisioner.api.nodes.contract import HOLD_REQUESTED
+from provisioner.api.pools.upgrade_strategy import Canary, UpgradeDeadline, UpgradeStrategy, WorkloadGate
 from provisioner.cluster.resources import NODES, of
 from tests.maintenance.chaos import invariants, people
 from tests.maintenance.chaos.fake_machine import Habit

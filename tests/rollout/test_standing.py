@@ -7,10 +7,10 @@ from typing import Any
 
 import pytest
 
-from provisioner.api.maintenance import Requestor, TimelineEntry
-from provisioner.api.node_pool import NodePoolStatus
-from provisioner.api.rollout_status import ReleasedImage, RolloutStatus
-from provisioner.api.server_status import PowerStatus, UpgradeFailure
+from provisioner.api.nodes.maintenance import Requestor, TimelineEntry
+from provisioner.api.pools.node_pool import NodePoolStatus
+from provisioner.api.pools.rollout_status import ReleasedImage, RolloutStatus
+from provisioner.api.servers.server_status import PowerStatus, UpgradeFailure
 from provisioner.rollout.standing import (
     OUT_SECONDS,
     MemberFacts,

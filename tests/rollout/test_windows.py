@@ -6,8 +6,8 @@ from datetime import UTC, datetime, timedelta
 
 import pytest
 
-from provisioner.api.errors import NeedsHuman
-from provisioner.api.upgrade_strategy import MaintenanceWindow
+from provisioner.api.machinery.errors import NeedsHuman
+from provisioner.api.pools.upgrade_strategy import MaintenanceWindow
 from provisioner.rollout.windows import open_until, opens_next
 
 

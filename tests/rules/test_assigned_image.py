@@ -8,11 +8,11 @@ from typing import Any
 import pytest
 
 from provisioner.api import NodePool
-from provisioner.api.codec import encode
-from provisioner.api.node_pool import NodePoolStatus
-from provisioner.api.rollout_status import ReleasedImage
-from provisioner.api.server import BootOrder, ServerStatus
-from provisioner.api.server_status import UpgradeFailure
+from provisioner.api.machinery.codec import encode
+from provisioner.api.pools.node_pool import NodePoolStatus
+from provisioner.api.pools.rollout_status import ReleasedImage
+from provisioner.api.servers.server import BootOrder, ServerStatus
+from provisioner.api.servers.server_status import UpgradeFailure
 from provisioner.rules.assigned_image import (
     boots_of_pool,
     current_image_name,

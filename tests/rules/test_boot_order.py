@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from provisioner.api.server import Server
+from provisioner.api.servers.server import Server
 from provisioner.rules.boot_order import is_ordered_boot, is_to_end
 from tests.join.samples import BOOT_ID, OLD_BOOT_ID, ago, fetched, order, server, with_spec, with_status
 

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from provisioner.api import Image, Server
-from provisioner.api.server import ServerStatus
+from provisioner.api.servers.server import ServerStatus
 from provisioner.rules.bootability import (
     availability_of,
     find_excluded,

@@ -8,8 +8,8 @@ from typing import Any
 import pytest
 
 from provisioner.api import Condition, ObjectMeta, Server
-from provisioner.api.codec import encode
-from provisioner.api.server import BootOrder, ServerSpec, ServerStatus
+from provisioner.api.machinery.codec import encode
+from provisioner.api.servers.server import BootOrder, ServerSpec, ServerStatus
 from provisioner.boot.observe.progress import clean_message
 from provisioner.power.bmc.power_controller import fit
 from provisioner.rules.cause import find_cause, find_cause_in

@@ -9,8 +9,8 @@ from typing import Any
 import pytest
 
 from provisioner.api import Server
-from provisioner.api.codec import encode
-from provisioner.api.server import Interface
+from provisioner.api.machinery.codec import encode
+from provisioner.api.servers.server import Interface
 from provisioner.rules.identity import find_server, precedence
 from tests.boot.objects import server
 

@@ -8,7 +8,7 @@ from typing import Any, Final
 
 import pytest
 
-from provisioner.api.meta import rfc3339_micro
+from provisioner.api.machinery.meta import rfc3339_micro
 from provisioner.cluster.client import Cluster
 from provisioner.cluster.resources import LEASES, NODE_LEASES
 from provisioner.rules.liveness import Heartbeat, LeaseSighting, LeaseWatch, read_heartbeat, read_life

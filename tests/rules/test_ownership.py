@@ -9,7 +9,7 @@ from typing import Any, get_args, get_type_hints
 import pytest
 
 from provisioner.api import NetworkClaim, Server
-from provisioner.api.schema import json_name
+from provisioner.api.machinery.schema import json_name
 from provisioner.rules.ownership import OWNERS, Owner
 
 SHARED = {

@@ -6,9 +6,9 @@ from typing import Any
 
 import pytest
 
-from provisioner.api.codec import encode
-from provisioner.api.maintenance import MaintenancePhase
-from provisioner.api.server_status import BootOrder, ServerStatus
+from provisioner.api.machinery.codec import encode
+from provisioner.api.nodes.maintenance import MaintenancePhase
+from provisioner.api.servers.server_status import BootOrder, ServerStatus
 from provisioner.rules.pool_of_server import (
     booting_pool_name,
     current_pool_in,

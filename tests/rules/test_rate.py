@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from provisioner.api.server import BootOrder, ServerStatus
+from provisioner.api.servers.server import BootOrder, ServerStatus
 from provisioner.rules.rate import Rate, RequestLimit, Shares, TokenBucket, client_of, known_by_address
 from tests.boot.fake_source import FakeSource
 from tests.boot.objects import at, server

@@ -7,9 +7,9 @@ from typing import Any
 
 import pytest
 
-from provisioner.api.conditions import find_condition
-from provisioner.api.maintenance import Maintenance, Requestor, holding_maintenance
-from provisioner.api.meta import parse_time
+from provisioner.api.machinery.conditions import find_condition
+from provisioner.api.machinery.meta import parse_time
+from provisioner.api.nodes.maintenance import Maintenance, Requestor, holding_maintenance
 from provisioner.maintenance.status.record import judge
 from provisioner.rules.requests import MAX_REQUESTORS, is_open, is_same, merge, place
 from tests.maintenance.samples import NOON, at, maintenance, requestor

@@ -7,9 +7,9 @@ from datetime import timedelta
 
 import pytest
 
-from provisioner.api.meta import rfc3339_micro
-from provisioner.api.node_pool import NodePool, StageTimeouts
-from provisioner.api.server import PowerStatus
+from provisioner.api.machinery.meta import rfc3339_micro
+from provisioner.api.pools.node_pool import NodePool, StageTimeouts
+from provisioner.api.servers.server import PowerStatus
 from provisioner.boot.orders.stages import current_stage
 from provisioner.join.admission.admit import Admitted, Denied, JoinFacts, admit
 from provisioner.rules.stage_timeouts import method_timeout_seconds, stage_timeout_seconds, time_to_join

@@ -25,8 +25,8 @@ from lab.cli.parts import demo_state
 from lab.demo.state import ADDRESS
 from lab.network import LabNetwork
 from provisioner.api import DPUNetwork, NetworkClaim, VPCAttachment
-from provisioner.api.codec import decode
-from provisioner.api.conditions import find_condition
+from provisioner.api.machinery.codec import decode
+from provisioner.api.machinery.conditions import find_condition
 from provisioner.cluster.resources import NODES, of
 from provisioner.network.agent.naming import vrf_name, vxlan_name
 from tests.journey.virtual_rack import VirtualRack, lab_command

@@ -16,7 +16,7 @@ from lab.network import BRIDGE, LabNetwork
 from lab.virtual_network.namespace import Namespace, ip
 from lab.virtual_network.rack import DPU, Host, mac_of
 from lab.vpc_demo.greeter import greet, listen
-from provisioner.api.schema import API_VERSION
+from provisioner.api.machinery.schema import API_VERSION
 
 PORT: Final = 7777
 HOST, CARD, VTEP = "r01-u50", "r01-u51", "10.80.0.15"

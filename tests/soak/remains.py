@@ -8,14 +8,14 @@ from typing import Any
 
 from lab.demo.show import is_ready, what_is_missing
 from provisioner.api import Maintenance, Server
-from provisioner.api.codec import decode
-from provisioner.api.maintenance import FINAL_PHASES
-from provisioner.api.node_contract import (
+from provisioner.api.machinery.codec import decode
+from provisioner.api.nodes.contract import (
     MAINTENANCE_CONDITIONS,
     REQUEST_CONDITIONS,
     REQUEST_REFUSED,
     read_boot_id,
 )
+from provisioner.api.nodes.maintenance import FINAL_PHASES
 
 Object = Mapping[str, Any]
 OURS = "provisioner.dev/"

@@ -10,9 +10,9 @@ from pathlib import Path
 from typing import Any, Final
 
 from provisioner.api import Maintenance, Server
-from provisioner.api.codec import encode
-from provisioner.api.image import Artifact, NamedArtifact
-from provisioner.api.schema import API_VERSION
+from provisioner.api.images.image import Artifact, NamedArtifact
+from provisioner.api.machinery.codec import encode
+from provisioner.api.machinery.schema import API_VERSION
 from provisioner.cluster.client import Cluster
 from provisioner.cluster.informer import Informer
 from provisioner.cluster.resources import NODES, of

@@ -23,9 +23,9 @@ from pathlib import Path
 from typing import Any, Final
 
 from provisioner.api import Server
-from provisioner.api.codec import to_json
-from provisioner.api.meta import rfc3339
-from provisioner.api.node_contract import BOOT_REPORT_ANNOTATION, NODE_FACTS_ANNOTATION
+from provisioner.api.machinery.codec import to_json
+from provisioner.api.machinery.meta import rfc3339
+from provisioner.api.nodes.contract import BOOT_REPORT_ANNOTATION, NODE_FACTS_ANNOTATION
 from provisioner.cluster.client import Cluster
 from provisioner.cluster.resources import NODES
 from tests.benchmarks.fleet.agents import Agents, annotate, node_status, renew_lease

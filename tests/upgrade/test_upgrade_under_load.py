@@ -26,8 +26,8 @@ from lab.control_plane.ports import free_port
 from lab.tools import Tools
 from provisioner import __version__
 from provisioner.api import Maintenance, NodePool, Server
-from provisioner.api.errors import ProvisionerError, Refused
-from provisioner.api.schema import API_VERSION
+from provisioner.api.machinery.errors import ProvisionerError, Refused
+from provisioner.api.machinery.schema import API_VERSION
 from provisioner.cluster.client import Cluster
 from provisioner.cluster.resources import CRDS, KNOWN, LEASES, SYSTEM, of
 from tests.benchmarks.fleet.copies import begin_job, end_job, make_jobs_namespace

@@ -9,8 +9,8 @@ from dataclasses import dataclass, field
 from datetime import UTC, datetime, timedelta
 from typing import Any
 
-from provisioner.api.boot_stage import BootStage
-from provisioner.api.meta import rfc3339, rfc3339_micro
+from provisioner.api.machinery.meta import rfc3339, rfc3339_micro
+from provisioner.api.servers.boot_stage import BootStage
 from tests.api import objects
 
 Object = dict[str, Any]

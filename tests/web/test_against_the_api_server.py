@@ -20,7 +20,7 @@ from playwright.sync_api import Page, expect
 from lab.control_plane.plane import ControlPlane
 from lab.control_plane.ports import free_port
 from provisioner.api import VPC, NodePool, Rack, Server
-from provisioner.api.meta import rfc3339
+from provisioner.api.machinery.meta import rfc3339
 from provisioner.cluster.client import Cluster
 from provisioner.cluster.resources import ResourceType, of
 from provisioner.web.access.guard import COOKIE

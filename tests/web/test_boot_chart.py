@@ -8,8 +8,8 @@ from itertools import pairwise
 import pytest
 
 from provisioner.api import Server
-from provisioner.api.codec import decode
-from provisioner.api.server_status import ServerStatus
+from provisioner.api.machinery.codec import decode
+from provisioner.api.servers.server_status import ServerStatus
 from provisioner.web.boot_chart import WIDTH, BootChart, boot_chart
 from provisioner.web.medians import usual_boot
 from provisioner.web.row import row_of

@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from provisioner.api.errors import Retryable
+from provisioner.api.machinery.errors import Retryable
 from provisioner.web.access.gate import (
     ADMITTED_SECONDS,
     ANSWERS,

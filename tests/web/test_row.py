@@ -9,9 +9,9 @@ from typing import Any
 import pytest
 
 from provisioner.api import Maintenance
-from provisioner.api.boot_timeline import PHASE_NAMES
-from provisioner.api.codec import decode
-from provisioner.api.server_status import Lifecycle
+from provisioner.api.machinery.codec import decode
+from provisioner.api.servers.boot_timeline import PHASE_NAMES
+from provisioner.api.servers.server_status import Lifecycle
 from provisioner.web.fleet import Fleet, FleetFilter, by_number, in_place, waiting_groups
 from provisioner.web.medians import FEWEST, usual_boot
 from provisioner.web.row import ServerRow, row_of, unit_of

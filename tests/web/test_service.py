@@ -175,7 +175,7 @@ def test_nothing_is_shown_before_all_is_known() -> None:
 
 def test_a_pool_is_told_as_the_command_tells_it() -> None:
     from provisioner.api import Image, Maintenance, NodePool
-    from provisioner.api.codec import decode
+    from provisioner.api.machinery.codec import decode
 
     fleet = make_fleet(48)
     caches = fake_caches(

@@ -81,7 +81,7 @@ from ansible.plugins.inventory import BaseInventoryPlugin, Cacheable, Constructa
 
 try:
     from provisioner.api import Server
-    from provisioner.api.errors import NeedsHuman, ProvisionerError
+    from provisioner.api.machinery.errors import NeedsHuman, ProvisionerError
     from provisioner.cluster.client import BUSY_SECONDS, Cluster
     from provisioner.cluster.resources import of
 

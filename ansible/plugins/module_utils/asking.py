@@ -10,11 +10,11 @@ from typing import Any
 
 try:
     from provisioner.api import Maintenance
-    from provisioner.api.codec import to_json
-    from provisioner.api.conditions import find_condition
-    from provisioner.api.errors import NotFound, Retryable
-    from provisioner.api.maintenance import Requestor
-    from provisioner.api.meta import parse_time
+    from provisioner.api.machinery.codec import to_json
+    from provisioner.api.machinery.conditions import find_condition
+    from provisioner.api.machinery.errors import NotFound, Retryable
+    from provisioner.api.machinery.meta import parse_time
+    from provisioner.api.nodes.maintenance import Requestor
     from provisioner.cli.kubectl.asking import RequestOptions, check_ask, requestor_of
     from provisioner.cli.kubectl.filing import (
         file_request,

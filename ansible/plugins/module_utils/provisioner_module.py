@@ -27,9 +27,9 @@ except ImportError:
 
 try:
     import provisioner
-    from provisioner.api.errors import NeedsHuman, NotFound, ProvisionerError
-    from provisioner.api.schema import json_name
-    from provisioner.api.values import parse_mac
+    from provisioner.api.machinery.errors import NeedsHuman, NotFound, ProvisionerError
+    from provisioner.api.machinery.schema import json_name
+    from provisioner.api.machinery.values import parse_mac
     from provisioner.cluster.client import BUSY_SECONDS, Cluster
 
     MISSING = None

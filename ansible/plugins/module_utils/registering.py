@@ -13,7 +13,7 @@ from typing import Any
 from ansible.module_utils.basic import AnsibleModule
 
 try:
-    from provisioner.api.errors import ProvisionerError
+    from provisioner.api.machinery.errors import ProvisionerError
     from provisioner.inventory.lists.entries import BadPackingList, PackingList
     from provisioner.inventory.register import MANAGER, RegistrationStep
     from provisioner.inventory.registrar import RegistrationOutcome, carry_out, plan_registration

@@ -13,9 +13,9 @@ from ansible_collections.provisioner.provisioner.plugins.module_utils.provisione
 
 try:
     from provisioner.api import Maintenance, Rack, Server
-    from provisioner.api.codec import decode
-    from provisioner.api.errors import Forbidden, NeedsHuman, Refused
-    from provisioner.api.wording import quantity, some
+    from provisioner.api.machinery.codec import decode
+    from provisioner.api.machinery.errors import Forbidden, NeedsHuman, Refused
+    from provisioner.api.machinery.wording import quantity, some
     from provisioner.cli.kubectl.filing import read_maintenances
     from provisioner.cluster.resources import BMC_SECRETS, NODES, SECRETS, of
     from provisioner.inventory.register import MANAGER, credentials_name

@@ -138,7 +138,7 @@ from ansible_collections.provisioner.provisioner.plugins.module_utils.provisione
 
 def read(params: dict[str, Any]) -> Any:
     """The list that the task names. Raises: BadPackingList with all mistakes; Refused for what cannot be read."""
-    from provisioner.api.errors import Refused
+    from provisioner.api.machinery.errors import Refused
     from provisioner.inventory.lists.headers import field_of, known_headers
     from provisioner.inventory.lists.packing_list import read_packing_list
 
@@ -169,7 +169,7 @@ def with_rack(cluster: Any, wanted: Any, params: dict[str, Any]) -> Any:
     from dataclasses import replace
 
     from provisioner.api import Rack
-    from provisioner.api.errors import Refused
+    from provisioner.api.machinery.errors import Refused
     from provisioner.inventory.lists.entries import ListEntry, Origin
 
     if not params["subnets"]:
@@ -187,8 +187,8 @@ def with_credentials(wanted: Any, given: dict[str, Any]) -> Any:
     """The list, with the BMCs' passwords. Raises: Refused for a server that is not in it, or has no BMC."""
     from dataclasses import replace
 
-    from provisioner.api.errors import Refused
-    from provisioner.api.values import Secret
+    from provisioner.api.machinery.errors import Refused
+    from provisioner.api.machinery.values import Secret
     from provisioner.inventory.lists.entries import BmcCredentials
 
     entries = {entry.name: entry for entry in wanted.entries if entry.kind == "Server"}

@@ -193,8 +193,8 @@ from ansible_collections.provisioner.provisioner.plugins.module_utils.provisione
 def present(module: Any, cluster: Any) -> dict[str, Any]:
     """Make it, or change it. Raises: the errors of the package."""
     from provisioner.api import Rack
-    from provisioner.api.errors import Refused
-    from provisioner.api.rack import RackSpec
+    from provisioner.api.machinery.errors import Refused
+    from provisioner.api.servers.rack import RackSpec
     from provisioner.inventory.lists.entries import ListEntry, Origin, PackingList
 
     params = module.params

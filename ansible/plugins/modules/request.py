@@ -160,7 +160,7 @@ _KEY = re.compile(r"[A-Za-z0-9][A-Za-z0-9._:/-]{0,62}")
 
 def ask_of(params: dict[str, Any], now: datetime) -> Any:
     """What the task asks for. Raises: Refused, BadInput."""
-    from provisioner.api.errors import Refused
+    from provisioner.api.machinery.errors import Refused
     from provisioner.cli.kubectl.asking import MAX_MESSAGE, RequestOptions
     from provisioner.cli.kubectl.moments import read_deadline
 

@@ -147,7 +147,7 @@ def wait_for(
     monotonic: Callable[[], float] = time.monotonic,
 ) -> dict[str, Any]:
     """How it ended, with `msg` and `remedy` if it is not complete. An API server that is away is waited for."""
-    from provisioner.api.errors import Retryable
+    from provisioner.api.machinery.errors import Retryable
     from provisioner.cli.rollout.pool_view import read_pool, read_view
     from provisioner.cli.rollout.screen import failed_of, headline, what_one_can_do
 

@@ -381,9 +381,9 @@ from ansible_collections.provisioner.provisioner.plugins.module_utils.provisione
 def present(module: Any, cluster: Any) -> dict[str, Any]:
     """Register it, or change it. Raises: the errors of the package."""
     from provisioner.api import Server
-    from provisioner.api.errors import Refused
-    from provisioner.api.server import ServerSpec
-    from provisioner.api.values import Secret
+    from provisioner.api.machinery.errors import Refused
+    from provisioner.api.machinery.values import Secret
+    from provisioner.api.servers.server import ServerSpec
     from provisioner.inventory.lists.entries import BmcCredentials, ListEntry, Origin, PackingList
 
     params = module.params

@@ -5,7 +5,7 @@ from __future__ import annotations
 import struct
 from typing import Any, Literal
 
-from provisioner.api.errors import Refused
+from provisioner.api.machinery.errors import Refused
 
 
 class MalformedTpmData(Refused):

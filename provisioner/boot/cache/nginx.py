@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from urllib.parse import urlsplit
 
-from provisioner.api.errors import Refused
+from provisioner.api.machinery.errors import Refused
 from provisioner.boot.cache.paths import PATTERN
 from provisioner.boot.host.nginx import NGINX
 from provisioner.boot.template import load_template

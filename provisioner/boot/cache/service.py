@@ -14,7 +14,7 @@ from typing import Final
 
 import structlog
 
-from provisioner.api.errors import NeedsHuman
+from provisioner.api.machinery.errors import NeedsHuman
 from provisioner.boot.cache.answers import answer_server
 from provisioner.boot.cache.boot_hosts import BootHosts
 from provisioner.boot.cache.fetcher import Fetcher

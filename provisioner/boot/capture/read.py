@@ -8,7 +8,7 @@ from itertools import islice
 from pathlib import Path
 from typing import Final, NamedTuple
 
-from provisioner.api.errors import Refused
+from provisioner.api.machinery.errors import Refused
 from provisioner.boot.capture.frames import Datagram, read_datagram
 from provisioner.boot.capture.pcap import Frame, is_pcap, is_pcapng, read_pcap, read_pcapng
 from provisioner.boot.dhcp.wire import options as opt

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from ipaddress import AddressValueError, IPv4Address
 from typing import Final
 
-from provisioner.api.errors import Refused
+from provisioner.api.machinery.errors import Refused
 
 LONGEST_TEXT: Final = 127
 """File names and URLs, so that they fit the BOOTP field and every reply fits 576 bytes (see template.py)."""

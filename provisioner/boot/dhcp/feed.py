@@ -9,11 +9,11 @@ from typing import Any, Final
 import structlog
 
 from provisioner.api import Rack, Server
-from provisioner.api.boot_stage import BootStage
-from provisioner.api.codec import decode
-from provisioner.api.discovery import NAME_PREFIX
-from provisioner.api.errors import ProvisionerError
-from provisioner.api.meta import Resource
+from provisioner.api.machinery.codec import decode
+from provisioner.api.machinery.errors import ProvisionerError
+from provisioner.api.machinery.meta import Resource
+from provisioner.api.servers.boot_stage import BootStage
+from provisioner.api.servers.discovery import NAME_PREFIX
 from provisioner.boot.dhcp import DhcpConfig, DhcpServer, Observation
 from provisioner.boot.dhcp.trouble import DhcpTrouble
 from provisioner.boot.observe.discover import Discoverer

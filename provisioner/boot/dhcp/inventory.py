@@ -12,10 +12,10 @@ from dataclasses import dataclass, field
 from ipaddress import AddressValueError, IPv4Address
 from typing import Literal, NamedTuple
 
-from provisioner.api.errors import Refused
-from provisioner.api.rack import Rack
-from provisioner.api.server import Server
-from provisioner.api.values import MAC_PATTERN, parse_mac
+from provisioner.api.machinery.errors import Refused
+from provisioner.api.machinery.values import MAC_PATTERN, parse_mac
+from provisioner.api.servers.rack import Rack
+from provisioner.api.servers.server import Server
 from provisioner.boot.dhcp.subnet import ServedSubnet, SubnetKey, read_subnet
 from provisioner.rules.identity import find_server, macs_of
 

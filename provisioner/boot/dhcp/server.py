@@ -12,8 +12,8 @@ from collections.abc import Callable, Iterable
 
 import structlog
 
-from provisioner.api.rack import Rack
-from provisioner.api.server import Server
+from provisioner.api.servers.rack import Rack
+from provisioner.api.servers.server import Server
 from provisioner.boot.dhcp.config import DhcpConfig
 from provisioner.boot.dhcp.inventory import Delta, Inventory
 from provisioner.boot.dhcp.sighting import Observation, observe

@@ -6,8 +6,8 @@ from dataclasses import dataclass
 from typing import Final, Literal, NamedTuple
 from uuid import UUID
 
-from provisioner.api.server import Architecture
-from provisioner.api.values import MacAddress
+from provisioner.api.machinery.values import MacAddress
+from provisioner.api.servers.server import Architecture
 from provisioner.boot.dhcp.subnet import SubnetKey
 
 SightingKind = Literal["Firmware", "IPXE", "System", "Declined", "WrongSubnet", "InfiniBand"]

@@ -5,8 +5,8 @@ from __future__ import annotations
 from ipaddress import IPv4Address, IPv4Network
 from typing import NamedTuple
 
-from provisioner.api.errors import Refused
-from provisioner.api.rack import Subnet
+from provisioner.api.machinery.errors import Refused
+from provisioner.api.servers.rack import Subnet
 
 SubnetKey = tuple[str, str]
 """Names of the rack and of the subnet in it."""

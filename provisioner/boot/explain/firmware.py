@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Final, Literal, NamedTuple, get_args
 
-from provisioner.api.server import Server
+from provisioner.api.servers.server import Server
 from provisioner.boot.dhcp.wire import options as opt
 
 Firmware = Literal["bios", "x86_64-uefi", "arm64-uefi", "bios-http", "x86_64-uefi-http", "arm64-uefi-http"]

@@ -8,7 +8,7 @@ from ipaddress import IPv4Address
 from typing import Final
 
 from provisioner.api import Rack, Server
-from provisioner.api.errors import Refused
+from provisioner.api.machinery.errors import Refused
 from provisioner.boot.dhcp.discovery import LentAddresses
 from provisioner.boot.dhcp.inventory import Inventory
 from provisioner.boot.dhcp.respond import respond

@@ -7,9 +7,9 @@ from dataclasses import dataclass
 from typing import Final, assert_never
 
 from provisioner.api import NodePool, Server
-from provisioner.api.codec import encode
-from provisioner.api.discovery import Claims, DiscoverySubnets, discovered_name
-from provisioner.api.values import parse_mac
+from provisioner.api.machinery.codec import encode
+from provisioner.api.machinery.values import parse_mac
+from provisioner.api.servers.discovery import Claims, DiscoverySubnets, discovered_name
 from provisioner.boot.explain.facts import BootHost, MachineObjects
 from provisioner.boot.host.web import wait_for_claims
 from provisioner.boot.observe.discover import find_place

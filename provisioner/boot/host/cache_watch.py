@@ -20,11 +20,11 @@ import structlog
 import urllib3
 
 from provisioner.api import Image, Rack
-from provisioner.api.codec import decode, to_json
-from provisioner.api.conditions import condition_of, find_condition, is_true
-from provisioner.api.errors import Conflict, NotFound, ProvisionerError
-from provisioner.api.meta import Condition, parse_time, rfc3339
-from provisioner.api.rack import LEAST_RATE_BYTES_PER_SECOND, CacheReport
+from provisioner.api.machinery.codec import decode, to_json
+from provisioner.api.machinery.conditions import condition_of, find_condition, is_true
+from provisioner.api.machinery.errors import Conflict, NotFound, ProvisionerError
+from provisioner.api.machinery.meta import Condition, parse_time, rfc3339
+from provisioner.api.servers.rack import LEAST_RATE_BYTES_PER_SECOND, CacheReport
 from provisioner.boot.host.cache_probe import probe
 from provisioner.boot.rack_cache import CACHE_AVAILABLE
 from provisioner.cluster.client import Cluster

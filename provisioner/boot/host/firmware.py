@@ -9,7 +9,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Final
 
-from provisioner.api.errors import NeedsHuman
+from provisioner.api.machinery.errors import NeedsHuman
 
 FIRMWARE_FILES: Final = ("snponly.efi", "ipxe-arm64.efi", "undionly.kpxe")
 """UEFI x64 (on the firmware's own network driver), UEFI arm64, BIOS."""

@@ -11,7 +11,7 @@ import subprocess
 from pathlib import Path
 from typing import Final
 
-from provisioner.api.rack import LEAST_RATE_BYTES_PER_SECOND
+from provisioner.api.servers.rack import LEAST_RATE_BYTES_PER_SECOND
 
 MARGIN: Final = 4
 """A slot is worth so many times the least rate: TCP does not share a link evenly."""

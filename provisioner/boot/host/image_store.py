@@ -21,11 +21,11 @@ from typing import Any, Final
 import structlog
 
 from provisioner.api import Image
-from provisioner.api.codec import decode, to_json
-from provisioner.api.conditions import condition_of, find_condition
-from provisioner.api.errors import Conflict, NotFound, ProvisionerError, Refused
-from provisioner.api.image import StoreReport
-from provisioner.api.meta import Condition, parse_time, rfc3339
+from provisioner.api.images.image import StoreReport
+from provisioner.api.machinery.codec import decode, to_json
+from provisioner.api.machinery.conditions import condition_of, find_condition
+from provisioner.api.machinery.errors import Conflict, NotFound, ProvisionerError, Refused
+from provisioner.api.machinery.meta import Condition, parse_time, rfc3339
 from provisioner.attestation.authenticode import authenticode_sha256
 from provisioner.cluster.client import Cluster
 from provisioner.cluster.events import Events

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
 
-from provisioner.api.errors import Refused
+from provisioner.api.machinery.errors import Refused
 from provisioner.boot.template import load_template
 from provisioner.node.lingering_close import LINGER_SECONDS
 

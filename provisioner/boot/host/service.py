@@ -24,7 +24,7 @@ import waitress.server
 from flask import Blueprint, Flask
 
 from provisioner.api import Image, NodePool, Rack, Server
-from provisioner.api.errors import NeedsHuman
+from provisioner.api.machinery.errors import NeedsHuman
 from provisioner.boot.dhcp import DhcpConfig
 from provisioner.boot.dhcp.feed import DhcpFeed
 from provisioner.boot.health.boot_host import BootHostHealth

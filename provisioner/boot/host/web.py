@@ -11,10 +11,10 @@ from flask import Blueprint, Response, request
 from prometheus_client import CollectorRegistry
 from werkzeug.exceptions import BadRequest, RequestEntityTooLarge
 
-from provisioner.api.boot_stage import BootStage
-from provisioner.api.discovery import Claims, read_claims
-from provisioner.api.errors import ProvisionerError, Refused
-from provisioner.api.values import parse_mac
+from provisioner.api.machinery.errors import ProvisionerError, Refused
+from provisioner.api.machinery.values import parse_mac
+from provisioner.api.servers.boot_stage import BootStage
+from provisioner.api.servers.discovery import Claims, read_claims
 from provisioner.boot.metrics.progress import ProgressMeter
 from provisioner.boot.observe.discover import Discoverer
 from provisioner.boot.observe.progress import ProgressReport

@@ -7,7 +7,7 @@ from typing import Literal, get_args
 
 from prometheus_client import CollectorRegistry, Counter
 
-from provisioner.api.boot_stage import HEARD_STAGES, BootStage
+from provisioner.api.servers.boot_stage import HEARD_STAGES, BootStage
 from provisioner.cluster.series import PREFIX, born
 
 ReportResult = Literal["accepted", "unknown_machine", "malformed", "too_large", "rate_limited"]

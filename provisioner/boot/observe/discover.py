@@ -17,8 +17,11 @@ from typing import Any, Final
 import structlog
 
 from provisioner.api import Rack, Server
-from provisioner.api.codec import decode, encode, to_json
-from provisioner.api.discovery import (
+from provisioner.api.machinery.codec import decode, encode, to_json
+from provisioner.api.machinery.errors import Conflict, NotFound, ProvisionerError, Refused, Retryable
+from provisioner.api.machinery.meta import rfc3339
+from provisioner.api.machinery.values import MacAddress
+from provisioner.api.servers.discovery import (
     MAX_WAITING_IN_SUBNET,
     Claims,
     DiscoverySubnets,
@@ -28,9 +31,6 @@ from provisioner.api.discovery import (
     is_waiting,
     refuse_flood,
 )
-from provisioner.api.errors import Conflict, NotFound, ProvisionerError, Refused, Retryable
-from provisioner.api.meta import rfc3339
-from provisioner.api.values import MacAddress
 from provisioner.boot.observe.server_index import ServerIndex
 from provisioner.cluster.client import Cluster
 from provisioner.cluster.events import Events

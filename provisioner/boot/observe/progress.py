@@ -7,10 +7,10 @@ from dataclasses import dataclass, replace
 from datetime import datetime
 from typing import Final
 
-from provisioner.api.boot_stage import BootStage, stage_order
-from provisioner.api.meta import parse_time, rfc3339_micro
-from provisioner.api.server import BootOrder, BootProgress, StageTime
-from provisioner.api.values import MacAddress
+from provisioner.api.machinery.meta import parse_time, rfc3339_micro
+from provisioner.api.machinery.values import MacAddress
+from provisioner.api.servers.boot_stage import BootStage, stage_order
+from provisioner.api.servers.server import BootOrder, BootProgress, StageTime
 from provisioner.rules.bootability import without_remedy
 
 MAX_MESSAGE_CHARACTERS: Final = 512

@@ -15,11 +15,11 @@ import structlog
 from prometheus_client import CollectorRegistry
 
 from provisioner.api import Server
-from provisioner.api.boot_stage import BootStage
-from provisioner.api.codec import decode, to_json
-from provisioner.api.errors import NotFound, ProvisionerError, Retryable
-from provisioner.api.server import BootProgress
-from provisioner.api.values import MacAddress
+from provisioner.api.machinery.codec import decode, to_json
+from provisioner.api.machinery.errors import NotFound, ProvisionerError, Retryable
+from provisioner.api.machinery.values import MacAddress
+from provisioner.api.servers.boot_stage import BootStage
+from provisioner.api.servers.server import BootProgress
 from provisioner.boot.metrics.progress import ProgressMeter
 from provisioner.boot.observe.progress import ProgressReport, record_report
 from provisioner.boot.observe.server_index import ServerIndex

@@ -8,8 +8,8 @@ from collections.abc import Mapping
 from typing import Any
 
 from provisioner.api import Server
-from provisioner.api.codec import decode
-from provisioner.api.discovery import RackPlace, is_waiting, place_of
+from provisioner.api.machinery.codec import decode
+from provisioner.api.servers.discovery import RackPlace, is_waiting, place_of
 from provisioner.cluster.source import Object, Source
 from provisioner.rules.dpus import carries_boot_of, hosts
 from provisioner.rules.identity import boot_mac, find_server, macs_of

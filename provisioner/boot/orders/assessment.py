@@ -6,9 +6,9 @@ from dataclasses import dataclass
 from datetime import datetime
 from typing import Any
 
-from provisioner.api.boot_stage import BootStage
-from provisioner.api.meta import ConditionStatus
-from provisioner.api.server import BootOrder
+from provisioner.api.machinery.meta import ConditionStatus
+from provisioner.api.servers.boot_stage import BootStage
+from provisioner.api.servers.server import BootOrder
 from provisioner.cluster.reconciler import Said
 
 

@@ -17,8 +17,8 @@ from typing import Any, Final
 import structlog
 
 from provisioner.api import Image, Maintenance, NodePool, Rack, Server
-from provisioner.api.codec import decode_shared
-from provisioner.api.maintenance import FINAL_PHASES, holding_maintenance
+from provisioner.api.machinery.codec import decode_shared
+from provisioner.api.nodes.maintenance import FINAL_PHASES, holding_maintenance
 from provisioner.boot.orders.assessment import OrderDecision
 from provisioner.boot.orders.decide import decide
 from provisioner.boot.orders.facts import OrderFacts

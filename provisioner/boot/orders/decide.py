@@ -9,8 +9,8 @@ from dataclasses import replace
 from datetime import datetime
 from typing import Final
 
-from provisioner.api.boot_stage import LATE, BootStage
-from provisioner.api.meta import rfc3339, rfc3339_micro
+from provisioner.api.machinery.meta import rfc3339, rfc3339_micro
+from provisioner.api.servers.boot_stage import LATE, BootStage
 from provisioner.boot.orders.assessment import Assessment, ConditionUpdate, OrderDecision
 from provisioner.boot.orders.facts import OrderFacts
 from provisioner.boot.orders.needs import Need, find_need

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from datetime import datetime
 
 from provisioner.api import Image, Maintenance, NodePool, Rack, Server
-from provisioner.api.meta import parse_time
+from provisioner.api.machinery.meta import parse_time
 from provisioner.rules.liveness import NodeLife
 
 

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from provisioner.api import Server
-from provisioner.api.values import normal_system_uuid
+from provisioner.api.machinery.values import normal_system_uuid
 from provisioner.cluster.source import Caches, Lookup, Object, Source, phase_of, spec_of, when_changed
 from provisioner.rules.assigned_image import boots_of_pool, images_of_pool
 from provisioner.rules.bootability import availability_of

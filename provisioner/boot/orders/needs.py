@@ -6,9 +6,9 @@ from dataclasses import dataclass
 from datetime import datetime
 from typing import Final
 
-from provisioner.api.conditions import find_condition
-from provisioner.api.meta import parse_time, rfc3339
-from provisioner.api.server import OrderReason, Server
+from provisioner.api.machinery.conditions import find_condition
+from provisioner.api.machinery.meta import parse_time, rfc3339
+from provisioner.api.servers.server import OrderReason, Server
 from provisioner.boot.orders.facts import OrderFacts
 from provisioner.boot.orders.requests import pending_request
 from provisioner.boot.orders.stages import current_stage, describe_time_out, is_abandoned

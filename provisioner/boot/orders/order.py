@@ -7,9 +7,9 @@ from dataclasses import replace
 from datetime import datetime, timedelta
 from typing import Final
 
-from provisioner.api.backoff import backoff_seconds, unspread
-from provisioner.api.meta import parse_time, rfc3339_micro
-from provisioner.api.server import BootOrder, Server
+from provisioner.api.machinery.backoff import backoff_seconds, unspread
+from provisioner.api.machinery.meta import parse_time, rfc3339_micro
+from provisioner.api.servers.server import BootOrder, Server
 from provisioner.boot.orders.facts import OrderFacts
 from provisioner.boot.orders.needs import Need
 from provisioner.boot.orders.requests import belongs_to, is_awaited, pending_request

@@ -8,8 +8,8 @@ lives: by then the executor has drained it.
 from __future__ import annotations
 
 from provisioner.api import Maintenance, Server
-from provisioner.api.maintenance import FINAL_PHASES, RebootAttempt
-from provisioner.api.server import BootOrder
+from provisioner.api.nodes.maintenance import FINAL_PHASES, RebootAttempt
+from provisioner.api.servers.server import BootOrder
 
 
 def pending_request(server: Server, maintenance: Maintenance | None) -> RebootAttempt | None:

@@ -11,11 +11,11 @@ from __future__ import annotations
 from dataclasses import dataclass
 from datetime import datetime, timedelta
 
-from provisioner.api.boot_stage import WAITS_FOR, BootStage
-from provisioner.api.boot_timeline import PHASE_NAMES, stage_moments
-from provisioner.api.meta import parse_time, rfc3339
-from provisioner.api.node_pool import NodePool
-from provisioner.api.server import BootOrder, Server
+from provisioner.api.machinery.meta import parse_time, rfc3339
+from provisioner.api.pools.node_pool import NodePool
+from provisioner.api.servers.boot_stage import WAITS_FOR, BootStage
+from provisioner.api.servers.boot_timeline import PHASE_NAMES, stage_moments
+from provisioner.api.servers.server import BootOrder, Server
 from provisioner.boot.orders.facts import OrderFacts
 from provisioner.boot.orders.requests import belongs_to, describe_request
 from provisioner.rules.boot_order import has_fetched, is_by_agent, is_settled

@@ -6,12 +6,12 @@ from dataclasses import replace
 from datetime import datetime
 from typing import Final
 
-from provisioner.api.boot_stage import BOOT_STAGES
-from provisioner.api.boot_timeline import boot_timeline, format_timeline
-from provisioner.api.codec import to_json
-from provisioner.api.conditions import condition_of, find_condition
-from provisioner.api.meta import Condition, rfc3339_micro
-from provisioner.api.server import Lifecycle, Server, ServerStatus
+from provisioner.api.machinery.codec import to_json
+from provisioner.api.machinery.conditions import condition_of, find_condition
+from provisioner.api.machinery.meta import Condition, rfc3339_micro
+from provisioner.api.servers.boot_stage import BOOT_STAGES
+from provisioner.api.servers.boot_timeline import boot_timeline, format_timeline
+from provisioner.api.servers.server import Lifecycle, Server, ServerStatus
 from provisioner.boot.orders.assessment import Assessment, ConditionUpdate, OrderDecision
 from provisioner.boot.orders.facts import OrderFacts
 from provisioner.cluster.events import Happened

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from typing import Final
 
 from provisioner.api import Image, NodePool, Rack, Server
-from provisioner.api.errors import Refused
+from provisioner.api.machinery.errors import Refused
 from provisioner.boot.script.kernel_arguments import BootUrls, check_word, find_subnet, kernel_arguments
 from provisioner.rules import bootability
 from provisioner.rules.bootability import Obstacle

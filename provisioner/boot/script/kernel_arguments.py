@@ -8,9 +8,9 @@ from dataclasses import dataclass
 from typing import Final
 
 from provisioner.api import Image, NodePool, Rack, Server
-from provisioner.api.errors import Refused
-from provisioner.api.kernel_words import intent_arguments
-from provisioner.api.rack import Subnet
+from provisioner.api.images.kernel_words import intent_arguments
+from provisioner.api.machinery.errors import Refused
+from provisioner.api.servers.rack import Subnet
 from provisioner.boot.rack_cache import usable_cache
 
 SERIAL_CONSOLE: Final = {"x86_64": "ttyS0,115200", "arm64": "ttyAMA0"}

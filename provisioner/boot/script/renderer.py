@@ -17,9 +17,9 @@ import structlog
 from prometheus_client import CollectorRegistry
 
 from provisioner.api import Image, NodePool, Rack, Server
-from provisioner.api.codec import decode
-from provisioner.api.errors import ProvisionerError
-from provisioner.api.meta import Resource
+from provisioner.api.machinery.codec import decode
+from provisioner.api.machinery.errors import ProvisionerError
+from provisioner.api.machinery.meta import Resource
 from provisioner.boot.metrics.scripts import RenderResult, ScriptMeter
 from provisioner.boot.observe.server_index import ServerIndex
 from provisioner.boot.orders.informers import refers_to

@@ -9,7 +9,7 @@ from typing import Final
 
 from cryptography import x509
 
-from provisioner.api.errors import Refused
+from provisioner.api.machinery.errors import Refused
 from provisioner.boot.tls.issue import to_pem
 
 NAME: Final = "join-authorities"

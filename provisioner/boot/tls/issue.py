@@ -18,8 +18,8 @@ from cryptography.hazmat.primitives.asymmetric import ec, rsa
 from cryptography.hazmat.primitives.serialization import Encoding, NoEncryption, PrivateFormat, load_pem_private_key
 from cryptography.x509.oid import ExtendedKeyUsageOID, NameOID
 
-from provisioner.api.errors import Refused
-from provisioner.api.values import Secret
+from provisioner.api.machinery.errors import Refused
+from provisioner.api.machinery.values import Secret
 
 KeyType = Literal["ec", "rsa"]
 PrivateKey = ec.EllipticCurvePrivateKey | rsa.RSAPrivateKey

@@ -8,7 +8,7 @@ from typing import Any
 
 import click
 
-from provisioner.api.values import MacAddress
+from provisioner.api.machinery.values import MacAddress
 from provisioner.boot.explain.firmware import FIRMWARES, usual_firmware
 from provisioner.boot.explain.story import tell_boot
 from provisioner.cli import printer

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from provisioner.api.conditions import find_condition
+from provisioner.api.machinery.conditions import find_condition
 from provisioner.boot.dhcp.wire.describe import DescribedMessage
 from provisioner.boot.explain.files import FetchedFile
 from provisioner.boot.explain.lease import Lease

@@ -7,8 +7,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from provisioner.api.boot_stage import WAITS_FOR
-from provisioner.api.schema import API_VERSION
+from provisioner.api.machinery.schema import API_VERSION
+from provisioner.api.servers.boot_stage import WAITS_FOR
 from provisioner.boot.dhcp.wire.describe import DescribedMessage
 from provisioner.boot.explain.lease import Lease, PacketPath
 from provisioner.boot.explain.script import POOL_RULES, image_words

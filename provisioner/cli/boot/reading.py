@@ -12,11 +12,11 @@ from pathlib import Path
 from typing import Any, TypeVar
 
 from provisioner.api import Image, NodePool, Rack, Server
-from provisioner.api.codec import decode
-from provisioner.api.errors import Forbidden, NotFound, Refused
-from provisioner.api.maintenance import holding_maintenance
-from provisioner.api.meta import Resource
-from provisioner.api.values import MacAddress, parse_mac
+from provisioner.api.machinery.codec import decode
+from provisioner.api.machinery.errors import Forbidden, NotFound, Refused
+from provisioner.api.machinery.meta import Resource
+from provisioner.api.machinery.values import MacAddress, parse_mac
+from provisioner.api.nodes.maintenance import holding_maintenance
 from provisioner.boot.explain.facts import MachineObjects
 from provisioner.boot.host.image_store import files_of
 from provisioner.cli.kubectl.failing import BadInput

@@ -10,7 +10,7 @@ from typing import Any
 import click
 
 from provisioner.api import Rack
-from provisioner.api.schema import API_VERSION
+from provisioner.api.machinery.schema import API_VERSION
 from provisioner.boot.capture.read import MOST_MESSAGES, read_capture
 from provisioner.boot.explain.replay import Replayed, macs_of_clients, replay
 from provisioner.cli import printer

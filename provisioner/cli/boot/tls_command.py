@@ -8,7 +8,7 @@ from typing import Final
 
 import click
 
-from provisioner.api.wording import quantity
+from provisioner.api.machinery.wording import quantity
 from provisioner.boot.tls.announcement import NAME, render_announcement
 from provisioner.boot.tls.files import (
     ServerFiles,

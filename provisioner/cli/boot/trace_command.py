@@ -17,8 +17,8 @@ from typing import Any, Final
 import click
 
 from provisioner.api import Rack, Server
-from provisioner.api.errors import Forbidden, NotFound, ProvisionerError, Retryable
-from provisioner.api.trace import LONGEST_TRACE, TRACE_ANNOTATION, TRACED_REASON, read_trace, trace_value
+from provisioner.api.machinery.errors import Forbidden, NotFound, ProvisionerError, Retryable
+from provisioner.api.servers.trace import LONGEST_TRACE, TRACE_ANNOTATION, TRACED_REASON, read_trace, trace_value
 from provisioner.cli import printer
 from provisioner.cli.boot.reading import find_claimants
 from provisioner.cli.boot.trace_screen import SERVER, TraceLine, told_by_change, told_by_event

@@ -8,8 +8,8 @@ from typing import Any
 import click
 
 from provisioner.api import NodePool, Rack, Server
-from provisioner.api.errors import Refused
-from provisioner.api.schema import API_VERSION
+from provisioner.api.machinery.errors import Refused
+from provisioner.api.machinery.schema import API_VERSION
 from provisioner.cli import printer
 from provisioner.cli.kubectl.connection import connection_of, connection_options
 from provisioner.cluster.client import Cluster

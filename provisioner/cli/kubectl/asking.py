@@ -11,11 +11,11 @@ from typing import Any, Final, TypeVar
 import click
 
 from provisioner.api import Image
-from provisioner.api.codec import encode
-from provisioner.api.errors import NotFound, Refused
-from provisioner.api.maintenance import MaintenanceAction, MaintenancePolicy, Requestor
-from provisioner.api.meta import rfc3339
-from provisioner.api.wording import quantity, some
+from provisioner.api.machinery.codec import encode
+from provisioner.api.machinery.errors import NotFound, Refused
+from provisioner.api.machinery.meta import rfc3339
+from provisioner.api.machinery.wording import quantity, some
+from provisioner.api.nodes.maintenance import MaintenanceAction, MaintenancePolicy, Requestor
 from provisioner.cli import printer
 from provisioner.cli.kubectl.completion import complete_image, complete_pool, complete_server
 from provisioner.cli.kubectl.connection import connection_options

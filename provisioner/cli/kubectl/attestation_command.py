@@ -10,7 +10,7 @@ from typing import Any, Final
 import click
 
 from provisioner.api import FirmwareProfile, NodePool, Server
-from provisioner.api.errors import NotFound, Refused
+from provisioner.api.machinery.errors import NotFound, Refused
 from provisioner.cli import printer
 from provisioner.cli.kubectl import forgetting
 from provisioner.cli.kubectl.completion import complete_server

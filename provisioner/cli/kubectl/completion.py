@@ -13,7 +13,7 @@ from typing import Any, Final
 import click
 from click.shell_completion import CompletionItem, ShellComplete
 
-from provisioner.api.errors import ProvisionerError
+from provisioner.api.machinery.errors import ProvisionerError
 
 TIMEOUT_SECONDS: Final = 1.0
 NO_FILES: Final = 4  # ShellCompDirectiveNoFileComp

@@ -9,8 +9,8 @@ from typing import Any, TypeVar
 
 import click
 
-from provisioner.api.conditions import find_condition
-from provisioner.api.node_contract import (
+from provisioner.api.machinery.conditions import find_condition
+from provisioner.api.nodes.contract import (
     HOLD_REQUESTED,
     VERIFICATION_RELEASE_REQUESTED,
     VERIFICATION_RETRY_REQUESTED,
@@ -229,7 +229,7 @@ def cancel(**options: Any) -> None:
 
 def _others(cluster: Cluster, target: ServerTarget, user: str, actions: tuple[str, ...]) -> str:
     """Who else wants something of it: theirs is not touched."""
-    from provisioner.api.maintenance import FINAL_PHASES
+    from provisioner.api.nodes.maintenance import FINAL_PHASES
 
     found = [
         (r.user or r.name, m.name)

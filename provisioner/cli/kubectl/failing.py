@@ -8,7 +8,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import Final
 
-from provisioner.api.errors import Forbidden, NeedsHuman, NotFound, ProvisionerError, Refused
+from provisioner.api.machinery.errors import Forbidden, NeedsHuman, NotFound, ProvisionerError, Refused
 from provisioner.cli import printer
 
 DONE: Final = 0

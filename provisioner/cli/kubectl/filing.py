@@ -13,10 +13,10 @@ from dataclasses import dataclass
 from typing import Any, Final
 
 from provisioner.api import Maintenance
-from provisioner.api.codec import decode, to_json
-from provisioner.api.errors import Retryable
-from provisioner.api.maintenance import Requestor
-from provisioner.api.schema import API_VERSION
+from provisioner.api.machinery.codec import decode, to_json
+from provisioner.api.machinery.errors import Retryable
+from provisioner.api.machinery.schema import API_VERSION
+from provisioner.api.nodes.maintenance import Requestor
 from provisioner.cluster.client import Cluster
 from provisioner.cluster.resources import of
 from provisioner.rules.requests import is_active, is_open, place

@@ -7,8 +7,8 @@ from datetime import datetime
 from typing import Any, Final
 
 from provisioner.api import NodePool, Server
-from provisioner.api.meta import rfc3339
-from provisioner.api.schema import API_VERSION
+from provisioner.api.machinery.meta import rfc3339
+from provisioner.api.machinery.schema import API_VERSION
 from provisioner.cluster.client import Cluster
 from provisioner.cluster.resources import EVENTS, of
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from provisioner.api import FirmwareProfile
-from provisioner.api.errors import NotFound, Refused
+from provisioner.api.machinery.errors import NotFound, Refused
 from provisioner.cluster.client import Cluster
 from provisioner.join.admission.tpm.firmware import find_false_name, to_learn_again
 

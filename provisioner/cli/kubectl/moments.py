@@ -6,8 +6,8 @@ import re
 from datetime import datetime, timedelta
 from typing import Final
 
-from provisioner.api.meta import parse_time
-from provisioner.api.wording import ago, span
+from provisioner.api.machinery.meta import parse_time
+from provisioner.api.machinery.wording import ago, span
 from provisioner.cli.kubectl.failing import BadInput
 
 __all__ = ["LONGEST", "ago", "read_deadline", "read_span", "span"]

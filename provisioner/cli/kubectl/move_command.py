@@ -7,8 +7,8 @@ from typing import Any, Final
 import click
 
 from provisioner.api import Image, NodePool, Server
-from provisioner.api.errors import NotFound
-from provisioner.api.wording import some
+from provisioner.api.machinery.errors import NotFound
+from provisioner.api.machinery.wording import some
 from provisioner.cli import printer
 from provisioner.cli.kubectl.asking import KubectlCommand, confirm, dry_run_option, target_options
 from provisioner.cli.kubectl.completion import complete_pool

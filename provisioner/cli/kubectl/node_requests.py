@@ -6,8 +6,8 @@ from collections.abc import Mapping
 from datetime import datetime
 from typing import Any, Final, Literal
 
-from provisioner.api.meta import rfc3339
-from provisioner.api.node_contract import (
+from provisioner.api.machinery.meta import rfc3339
+from provisioner.api.nodes.contract import (
     DRAIN_REQUESTED,
     HOLD_REQUESTED,
     POWER_CYCLE_REQUESTED,

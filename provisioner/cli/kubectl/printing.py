@@ -13,7 +13,7 @@ from typing import Any, Final, TypeVar
 import click
 import yaml
 
-from provisioner.api.wording import clip, plain
+from provisioner.api.machinery.wording import clip, plain
 from provisioner.cli import printer
 
 __all__ = ["clip", "output_option", "plain", "print_objects", "screen", "table"]

@@ -8,7 +8,7 @@ from typing import Any
 
 import click
 
-from provisioner.api.maintenance import MaintenanceAction
+from provisioner.api.nodes.maintenance import MaintenanceAction
 from provisioner.cli.kubectl.asking import KubectlCommand, ask_for, request_options
 from provisioner.cli.kubectl.connection import connection_of
 from provisioner.cli.kubectl.failing import DONE, exit_codes

@@ -12,7 +12,7 @@ from typing import Any, Final
 
 import click
 
-from provisioner.api.errors import NotFound
+from provisioner.api.machinery.errors import NotFound
 from provisioner.cli import printer
 from provisioner.cli.kubectl.asking import KubectlCommand, dry_run_option
 from provisioner.cli.kubectl.completion import complete_server

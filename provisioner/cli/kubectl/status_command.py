@@ -9,9 +9,9 @@ from typing import Any
 import click
 
 from provisioner.api import Maintenance, NodePool, Server
-from provisioner.api.codec import encode
-from provisioner.api.maintenance import holding_maintenance
-from provisioner.api.meta import parse_time
+from provisioner.api.machinery.codec import encode
+from provisioner.api.machinery.meta import parse_time
+from provisioner.api.nodes.maintenance import holding_maintenance
 from provisioner.cli import printer
 from provisioner.cli.kubectl.asking import KubectlCommand, target_options
 from provisioner.cli.kubectl.connection import connection_of

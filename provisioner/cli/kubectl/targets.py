@@ -7,8 +7,8 @@ from dataclasses import dataclass
 from typing import Any
 
 from provisioner.api import Server
-from provisioner.api.codec import decode
-from provisioner.api.errors import NotFound
+from provisioner.api.machinery.codec import decode
+from provisioner.api.machinery.errors import NotFound
 from provisioner.cli.kubectl.failing import BadInput
 from provisioner.cluster.client import Cluster
 from provisioner.cluster.resources import NODES, of

@@ -9,9 +9,9 @@ from datetime import UTC, datetime
 from typing import Final
 
 from provisioner.api import Maintenance
-from provisioner.api.conditions import find_condition
-from provisioner.api.errors import NotFound, Retryable
-from provisioner.api.maintenance import FINAL_PHASES
+from provisioner.api.machinery.conditions import find_condition
+from provisioner.api.machinery.errors import NotFound, Retryable
+from provisioner.api.nodes.maintenance import FINAL_PHASES
 from provisioner.cli import printer
 from provisioner.cli.kubectl.failing import DONE, FAILED, TIMED_OUT
 from provisioner.cli.kubectl.filing import Filed

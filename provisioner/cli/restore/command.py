@@ -8,7 +8,7 @@ from pathlib import Path
 import click
 
 from provisioner.api import Maintenance, NodePool, Server
-from provisioner.api.errors import NeedsHuman
+from provisioner.api.machinery.errors import NeedsHuman
 from provisioner.cli import printer
 from provisioner.cli.options import kubeconfig_option
 from provisioner.cli.restore.review import Past, ReviewFinding, denied_credentials, review

@@ -11,8 +11,8 @@ from datetime import datetime, timedelta
 from typing import Any, Final
 
 from provisioner.api import Maintenance, NodePool, Server
-from provisioner.api.maintenance import FINAL_PHASES
-from provisioner.api.node_contract import MAINTENANCE_TAINT, VERIFICATION_TAINT, read_boot_id
+from provisioner.api.nodes.contract import MAINTENANCE_TAINT, VERIFICATION_TAINT, read_boot_id
+from provisioner.api.nodes.maintenance import FINAL_PHASES
 from provisioner.cluster.source import conditions_of
 from provisioner.join.certificates.request import read_request
 from provisioner.join.mint import SERVER_LABEL

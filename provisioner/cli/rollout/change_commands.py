@@ -10,8 +10,8 @@ from typing import Any, Final
 import click
 
 from provisioner.api import NodePool
-from provisioner.api.codec import decode
-from provisioner.api.errors import Conflict
+from provisioner.api.machinery.codec import decode
+from provisioner.api.machinery.errors import Conflict
 from provisioner.cli import printer
 from provisioner.cli.kubectl.asking import KubectlCommand
 from provisioner.cli.kubectl.connection import connection_of, connection_options

@@ -8,9 +8,9 @@ from datetime import timedelta
 from typing import Any, Final
 
 from provisioner.api import Image, NodePool
-from provisioner.api.conditions import find_condition
-from provisioner.api.meta import parse_time, rfc3339
-from provisioner.api.wording import quantity, some
+from provisioner.api.machinery.conditions import find_condition
+from provisioner.api.machinery.meta import parse_time, rfc3339
+from provisioner.api.machinery.wording import quantity, some
 from provisioner.cli.kubectl.failing import BadInput
 from provisioner.cli.kubectl.moments import span
 from provisioner.cli.rollout.pool_view import PoolView, with_image

@@ -10,8 +10,8 @@ from typing import Any, Final
 import click
 
 from provisioner.api import NodePool
-from provisioner.api.codec import decode, to_json
-from provisioner.api.schema import API_VERSION
+from provisioner.api.machinery.codec import decode, to_json
+from provisioner.api.machinery.schema import API_VERSION
 from provisioner.cli import printer
 from provisioner.cli.kubectl.asking import KubectlCommand
 from provisioner.cli.kubectl.connection import connection_of, connection_options

@@ -8,8 +8,8 @@ from collections.abc import Iterable
 from datetime import UTC, datetime
 from typing import Final
 
-from provisioner.api.meta import rfc3339
-from provisioner.api.wording import quantity, some
+from provisioner.api.machinery.meta import rfc3339
+from provisioner.api.machinery.wording import quantity, some
 from provisioner.cli.kubectl.moments import ago, span
 from provisioner.cli.kubectl.printing import WIDTH, clip, screen, table
 from provisioner.cli.rollout.planning import Proposal

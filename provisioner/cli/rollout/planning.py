@@ -12,7 +12,7 @@ from datetime import datetime
 from typing import Any, Final
 
 from provisioner.api import NodePool
-from provisioner.api.errors import NeedsHuman, Refused, Retryable
+from provisioner.api.machinery.errors import NeedsHuman, Refused, Retryable
 from provisioner.cli.kubectl.failing import BadInput
 from provisioner.cli.rollout.pool_view import PoolView, needing
 from provisioner.cluster.client import Cluster

@@ -9,10 +9,10 @@ from datetime import datetime
 from typing import Any, Final
 
 from provisioner.api import Image, Maintenance, NodePool, Server
-from provisioner.api.codec import decode
-from provisioner.api.errors import NotFound
-from provisioner.api.maintenance import holding_maintenance
-from provisioner.api.rollout_status import RolloutStatus
+from provisioner.api.machinery.codec import decode
+from provisioner.api.machinery.errors import NotFound
+from provisioner.api.nodes.maintenance import holding_maintenance
+from provisioner.api.pools.rollout_status import RolloutStatus
 from provisioner.cli.kubectl.failing import BadInput, hinting_at
 from provisioner.cluster.client import Cluster
 from provisioner.cluster.resources import NODES, of

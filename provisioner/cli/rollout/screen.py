@@ -16,9 +16,9 @@ from datetime import datetime
 from typing import Final
 
 from provisioner.api import NodePool
-from provisioner.api.meta import parse_time
-from provisioner.api.rollout_status import RolloutStatus
-from provisioner.api.wording import quantity, some
+from provisioner.api.machinery.meta import parse_time
+from provisioner.api.machinery.wording import quantity, some
+from provisioner.api.pools.rollout_status import RolloutStatus
 from provisioner.cli.kubectl.moments import ago
 from provisioner.cli.kubectl.printing import clip, plain, screen, table
 from provisioner.cli.kubectl.status_command import waits_for

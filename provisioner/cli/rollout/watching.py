@@ -12,7 +12,7 @@ from datetime import UTC, datetime
 from typing import Final, TextIO
 
 from provisioner.api import Image, Maintenance, NodePool, Server
-from provisioner.api.codec import decode
+from provisioner.api.machinery.codec import decode
 from provisioner.cli.kubectl.failing import DONE, FAILED, TIMED_OUT, BadInput
 from provisioner.cli.kubectl.printing import plain
 from provisioner.cli.rollout.fleet_picture import draw_fleet, one_line

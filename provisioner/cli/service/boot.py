@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from provisioner.api.errors import Refused
+from provisioner.api.machinery.errors import Refused
 from provisioner.cli.options import kubeconfig_option
 from provisioner.cli.service.registry_options import access_of, registry_options
 from provisioner.node.stop_signals import stop_on_signals

@@ -9,7 +9,7 @@ from typing import Final
 
 import structlog
 
-from provisioner.api.errors import Forbidden, ProvisionerError
+from provisioner.api.machinery.errors import Forbidden, ProvisionerError
 from provisioner.cli.service.groups import GROUPS, GroupContext, account_of
 from provisioner.cli.service.informers import SharedInformers
 from provisioner.cluster.client import Cluster

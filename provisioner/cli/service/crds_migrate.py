@@ -8,7 +8,7 @@ from pathlib import Path
 import click
 
 from provisioner.api.crd import all_crds
-from provisioner.api.wording import quantity
+from provisioner.api.machinery.wording import quantity
 from provisioner.cli import printer
 from provisioner.cli import progress as shown
 from provisioner.cli.options import kubeconfig_option

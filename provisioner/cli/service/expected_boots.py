@@ -9,9 +9,9 @@ from pathlib import Path
 import structlog
 
 from provisioner.api import Image, NodePool, Rack, Server
-from provisioner.api.codec import decode
-from provisioner.api.errors import Refused
-from provisioner.api.values import Sha256Digest
+from provisioner.api.machinery.codec import decode
+from provisioner.api.machinery.errors import Refused
+from provisioner.api.machinery.values import Sha256Digest
 from provisioner.attestation.authenticode import authenticode_sha256
 from provisioner.attestation.measurements import load_options_sha256
 from provisioner.boot.script.kernel_arguments import KERNEL_NAME, BootUrls, kernel_arguments

@@ -10,7 +10,7 @@ from typing import get_args
 import click
 
 import provisioner
-from provisioner.api.server import Architecture
+from provisioner.api.servers.server import Architecture
 from provisioner.cli import printer
 from provisioner.cli.options import kubeconfig_option, signers_option
 from provisioner.cli.progress import Progress

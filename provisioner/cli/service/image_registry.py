@@ -8,8 +8,8 @@ from typing import Any
 
 import click
 
-from provisioner.api.errors import Refused
-from provisioner.api.values import Sha256Digest
+from provisioner.api.machinery.errors import Refused
+from provisioner.api.machinery.values import Sha256Digest
 from provisioner.cli import printer
 from provisioner.cli.options import kubeconfig_option, signers_option
 from provisioner.cli.progress import Progress
@@ -79,7 +79,7 @@ def pull(
 
 def _digest_of(name: str, kubeconfig: Path | None) -> Sha256Digest:
     from provisioner.api import Image
-    from provisioner.api.values import parse_digest
+    from provisioner.api.machinery.values import parse_digest
     from provisioner.cluster.client import Cluster
 
     return parse_digest(Cluster.connect(kubeconfig).read(Image, name).spec.digest)

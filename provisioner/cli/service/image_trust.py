@@ -7,8 +7,8 @@ from pathlib import Path
 import click
 
 from provisioner.api import Image, Maintenance, NodePool, Server
-from provisioner.api.errors import NotFound
-from provisioner.api.values import Sha256Digest, parse_digest
+from provisioner.api.machinery.errors import NotFound
+from provisioner.api.machinery.values import Sha256Digest, parse_digest
 from provisioner.cli import printer
 from provisioner.cli.options import kubeconfig_option
 from provisioner.cluster.client import Cluster

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import click
 
-from provisioner.api.errors import NotFound
+from provisioner.api.machinery.errors import NotFound
 from provisioner.attestation.authenticode import authenticode_sha256
 from provisioner.cli import printer
 from provisioner.cli.options import signers_option

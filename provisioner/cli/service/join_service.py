@@ -10,7 +10,7 @@ from cryptography import x509
 from flask import Blueprint
 
 from provisioner.api import Image, NodePool
-from provisioner.api.errors import NeedsHuman
+from provisioner.api.machinery.errors import NeedsHuman
 from provisioner.attestation.endorsement import load_authorities
 from provisioner.boot.host.service import BootCaches
 from provisioner.boot.script.kernel_arguments import BootUrls

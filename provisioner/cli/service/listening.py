@@ -11,7 +11,7 @@ from wsgiref.simple_server import WSGIServer
 import click
 from prometheus_client import CollectorRegistry, make_wsgi_app
 
-from provisioner.api.errors import NeedsHuman
+from provisioner.api.machinery.errors import NeedsHuman
 from provisioner.cluster.health.checks import Check, answer
 from provisioner.cluster.health.server import HealthServer
 from provisioner.cluster.metrics_server import serve_in_background

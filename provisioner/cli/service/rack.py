@@ -12,9 +12,10 @@ from typing import Any
 import click
 import yaml
 
-from provisioner.api import Rack, documents
-from provisioner.api.server import Acceptance
-from provisioner.api.wording import quantity
+from provisioner.api import Rack
+from provisioner.api.machinery import documents
+from provisioner.api.machinery.wording import quantity
+from provisioner.api.servers.server import Acceptance
 from provisioner.cli import printer
 from provisioner.cli.options import kubeconfig_option
 from provisioner.cli.progress import Progress

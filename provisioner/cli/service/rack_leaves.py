@@ -10,9 +10,9 @@ import click
 import yaml
 
 from provisioner.api import AddressBlock, Maintenance, Rack, Server, VPCAttachment
-from provisioner.api.codec import decode
-from provisioner.api.errors import Refused
-from provisioner.api.wording import quantity
+from provisioner.api.machinery.codec import decode
+from provisioner.api.machinery.errors import Refused
+from provisioner.api.machinery.wording import quantity
 from provisioner.cli import printer
 from provisioner.cli.options import kubeconfig_option
 from provisioner.cluster.client import BUSY_SECONDS, Cluster, Object

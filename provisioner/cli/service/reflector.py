@@ -36,7 +36,7 @@ def reflector(kubeconfig: Path | None, address: str, directory: Path) -> None:
     """Keep FRR's bgpd on this host a route reflector of the DPUs: of each it takes routes of the VPCs that the DPU has,
     and tells it those, and no others. On each host that spec.routeDistribution of the NetworkPool names."""
     from provisioner.api import DPUNetwork, NetworkPool
-    from provisioner.api.network_pool import THE_POOL
+    from provisioner.api.network.network_pool import THE_POOL
     from provisioner.cluster.client import Cluster
     from provisioner.cluster.informer import Informer
     from provisioner.cluster.resources import of

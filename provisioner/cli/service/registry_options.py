@@ -55,7 +55,7 @@ def access_of(
     registry_token_hosts: tuple[str, ...],
 ) -> RegistryAccess:
     """How the options say that the registry is reached. Raises: NeedsHuman."""
-    from provisioner.api.errors import NotFound
+    from provisioner.api.machinery.errors import NotFound
     from provisioner.image.registry.access import open_access
 
     if registry_ca is not None and not registry_ca.is_file():

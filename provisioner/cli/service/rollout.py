@@ -8,8 +8,14 @@ from typing import Any
 
 import click
 
-from provisioner.api.upgrade_strategy import LONGEST_SOAK_SECONDS, Canary, Stragglers, UpgradeDeadline, UpgradeStrategy
-from provisioner.api.wording import quantity
+from provisioner.api.machinery.wording import quantity
+from provisioner.api.pools.upgrade_strategy import (
+    LONGEST_SOAK_SECONDS,
+    Canary,
+    Stragglers,
+    UpgradeDeadline,
+    UpgradeStrategy,
+)
 from provisioner.cli import printer
 from provisioner.cli.progress import Progress
 from provisioner.rollout.simulate.figures import Delay, Figures, compare

@@ -14,8 +14,8 @@ import structlog
 
 from provisioner import __version__
 from provisioner.api.crd import all_crds
-from provisioner.api.errors import NotFound, ProvisionerError
-from provisioner.api.schema import VERSION
+from provisioner.api.machinery.errors import NotFound, ProvisionerError
+from provisioner.api.machinery.schema import VERSION
 from provisioner.cluster.client import Cluster
 
 log = structlog.get_logger(__name__)

@@ -9,7 +9,7 @@ from datetime import datetime
 from typing import Any
 
 from provisioner.api import Image, Maintenance, NodePool, Server
-from provisioner.api.codec import decode
+from provisioner.api.machinery.codec import decode
 from provisioner.cli.rollout.pool_view import PoolView
 from provisioner.cli.rollout.screen import LOOKS, ORDER, count_looks, headline, sections, server_waits, state_of
 from provisioner.cli.why.headline import headline as headline_of_server

@@ -10,9 +10,9 @@ from typing import Any
 import click
 
 from provisioner.api import VPC, VPCAttachment
-from provisioner.api.codec import decode
-from provisioner.api.errors import Conflict, NotFound
-from provisioner.api.schema import API_VERSION
+from provisioner.api.machinery.codec import decode
+from provisioner.api.machinery.errors import Conflict, NotFound
+from provisioner.api.machinery.schema import API_VERSION
 from provisioner.cli import printer
 from provisioner.cli.kubectl.asking import KubectlCommand, dry_run_option
 from provisioner.cli.kubectl.completion import complete_attached_server, complete_security_group, complete_vpc

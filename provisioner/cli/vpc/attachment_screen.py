@@ -11,8 +11,8 @@ from __future__ import annotations
 from collections.abc import Iterable
 
 from provisioner.api import DPUNetwork, Server
-from provisioner.api.conditions import find_condition
-from provisioner.api.meta import parse_time
+from provisioner.api.machinery.conditions import find_condition
+from provisioner.api.machinery.meta import parse_time
 from provisioner.cli.kubectl.moments import ago
 from provisioner.cli.kubectl.printing import screen
 from provisioner.cli.vpc.reasons import agent_trouble, is_told_and_unseen, present_trouble

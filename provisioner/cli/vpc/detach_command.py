@@ -8,8 +8,8 @@ from typing import Any
 import click
 
 from provisioner.api import NetworkClaim, VPCAttachment
-from provisioner.api.errors import Forbidden, NotFound
-from provisioner.api.network_claim import port_claim
+from provisioner.api.machinery.errors import Forbidden, NotFound
+from provisioner.api.network.network_claim import port_claim
 from provisioner.cli import printer
 from provisioner.cli.kubectl.asking import KubectlCommand, dry_run_option
 from provisioner.cli.kubectl.failing import DONE, BadInput, exit_codes

@@ -8,7 +8,7 @@ from typing import Any
 import click
 
 from provisioner.api import VPCAttachment
-from provisioner.api.codec import decode
+from provisioner.api.machinery.codec import decode
 from provisioner.cli import printer
 from provisioner.cli.kubectl.asking import KubectlCommand, dry_run_option
 from provisioner.cli.kubectl.failing import DONE, exit_codes

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from provisioner.api import DPUNetwork, NetworkClaim
-from provisioner.api.conditions import find_condition
+from provisioner.api.machinery.conditions import find_condition
 from provisioner.cli.vpc.subject import AttachmentSubject, Hidden
 from provisioner.network.control.claims.wanted import vpc_trouble, want_for_attachment
 from provisioner.network.control.compile.place import FunctionPlace

@@ -8,9 +8,9 @@ from dataclasses import dataclass
 from typing import Final
 
 from provisioner.api import VPCAttachment
-from provisioner.api.codec import decode
-from provisioner.api.errors import NotFound
-from provisioner.api.ip_rules import FUNCTION_PATTERN
+from provisioner.api.machinery.codec import decode
+from provisioner.api.machinery.errors import NotFound
+from provisioner.api.network.ip_rules import FUNCTION_PATTERN
 from provisioner.cli.kubectl.failing import BadInput
 from provisioner.cli.vpc.tenancy import VIEW, Tenancy, needing_in
 from provisioner.cluster.resources import of

@@ -5,8 +5,8 @@ from __future__ import annotations
 from typing import Literal
 
 from provisioner.api import VPCAttachment
-from provisioner.api.conditions import find_condition
-from provisioner.api.meta import Condition
+from provisioner.api.machinery.conditions import find_condition
+from provisioner.api.machinery.meta import Condition
 from provisioner.network.control.report.vpc import is_enforced
 
 Standing = Literal["Enforced", "Waits", "Stuck"]

@@ -8,11 +8,11 @@ from typing import Any, Final
 import click
 
 from provisioner.api import VPC, VPCAttachment
-from provisioner.api.codec import decode
-from provisioner.api.conditions import find_condition
-from provisioner.api.errors import NotFound
-from provisioner.api.schema import API_VERSION
-from provisioner.api.wording import quantity
+from provisioner.api.machinery.codec import decode
+from provisioner.api.machinery.conditions import find_condition
+from provisioner.api.machinery.errors import NotFound
+from provisioner.api.machinery.schema import API_VERSION
+from provisioner.api.machinery.wording import quantity
 from provisioner.cli import printer
 from provisioner.cli.kubectl.asking import KubectlCommand
 from provisioner.cli.kubectl.completion import complete_vpc

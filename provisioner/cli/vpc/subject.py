@@ -12,10 +12,10 @@ from ipaddress import ip_address
 from typing import TypeVar
 
 from provisioner.api import VPC, DPUNetwork, NetworkClaim, SecurityGroup, Server, VPCAttachment
-from provisioner.api.codec import decode
-from provisioner.api.errors import Forbidden, NotFound
-from provisioner.api.meta import Resource
-from provisioner.api.network_claim import address_claim, port_claim
+from provisioner.api.machinery.codec import decode
+from provisioner.api.machinery.errors import Forbidden, NotFound
+from provisioner.api.machinery.meta import Resource
+from provisioner.api.network.network_claim import address_claim, port_claim
 from provisioner.cluster.client import Cluster
 from provisioner.cluster.resources import of
 from provisioner.network.control.compile.passage import Side

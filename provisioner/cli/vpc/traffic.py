@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from provisioner.api import VPC
-from provisioner.api.errors import Refused
+from provisioner.api.machinery.errors import Refused
 from provisioner.cli.kubectl.failing import BadInput
 from provisioner.cli.vpc.references import find_one, read_reference
 from provisioner.cli.vpc.subject import Hidden, find, read_groups, unless_hidden

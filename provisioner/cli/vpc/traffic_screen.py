@@ -14,7 +14,7 @@ from itertools import groupby
 from operator import itemgetter
 from typing import Final
 
-from provisioner.api.conditions import find_condition
+from provisioner.api.machinery.conditions import find_condition
 from provisioner.cli.kubectl.printing import screen
 from provisioner.cli.vpc.attachment_screen import not_seen
 from provisioner.cli.vpc.standing import standing_of, waits_for

@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 from typing import Final
 
 from provisioner.api import NetworkClaim, VPCAttachment
-from provisioner.api.errors import NotFound, Retryable
+from provisioner.api.machinery.errors import NotFound, Retryable
 from provisioner.cli import printer
 from provisioner.cli.kubectl.failing import DONE, FAILED, TIMED_OUT
 from provisioner.cli.kubectl.printing import plain

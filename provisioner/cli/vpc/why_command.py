@@ -9,10 +9,10 @@ from typing import Any
 import click
 
 from provisioner.api import Server, VPCAttachment
-from provisioner.api.codec import encode
-from provisioner.api.meta import ObjectMeta
-from provisioner.api.schema import API_VERSION
-from provisioner.api.vpc_attachment import VPCAttachmentSpec
+from provisioner.api.machinery.codec import encode
+from provisioner.api.machinery.meta import ObjectMeta
+from provisioner.api.machinery.schema import API_VERSION
+from provisioner.api.network.vpc_attachment import VPCAttachmentSpec
 from provisioner.cli import printer
 from provisioner.cli.kubectl.asking import KubectlCommand
 from provisioner.cli.kubectl.completion import complete_attachment

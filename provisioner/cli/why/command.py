@@ -7,7 +7,7 @@ from typing import Any
 
 import click
 
-from provisioner.api.codec import encode
+from provisioner.api.machinery.codec import encode
 from provisioner.cli import printer
 from provisioner.cli.kubectl.asking import KubectlCommand, target_options
 from provisioner.cli.kubectl.connection import connection_of

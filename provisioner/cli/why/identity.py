@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import Final
 
-from provisioner.api.attestation import CREDENTIAL_CONTESTED
-from provisioner.api.conditions import find_condition
-from provisioner.api.meta import parse_time
+from provisioner.api.machinery.conditions import find_condition
+from provisioner.api.machinery.meta import parse_time
+from provisioner.api.servers.attestation import CREDENTIAL_CONTESTED
 from provisioner.cli.kubectl.moments import ago
 from provisioner.cli.kubectl.printing import clip
 from provisioner.cli.why.subject import ServerSubject

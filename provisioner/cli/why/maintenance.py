@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import Final
 
-from provisioner.api.maintenance import Blocker, Maintenance, RebootAttempt, Requestor, RequestTurn
-from provisioner.api.meta import parse_time
-from provisioner.api.node_contract import HOLD_REQUESTED
+from provisioner.api.machinery.meta import parse_time
+from provisioner.api.nodes.contract import HOLD_REQUESTED
+from provisioner.api.nodes.maintenance import Blocker, Maintenance, RebootAttempt, Requestor, RequestTurn
 from provisioner.cli.kubectl.moments import ago
 from provisioner.cli.kubectl.node_requests import true_conditions
 from provisioner.cli.why.headline import METHOD_WORDS, lacks_image

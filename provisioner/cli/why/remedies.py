@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import Final
 
-from provisioner.api.conditions import find_condition
-from provisioner.api.maintenance import Maintenance, MaintenanceAction
+from provisioner.api.machinery.conditions import find_condition
+from provisioner.api.nodes.maintenance import Maintenance, MaintenanceAction
 from provisioner.cli.why.headline import JOBS
 from provisioner.cli.why.subject import ServerSubject
 from provisioner.rollout.standing import REQUESTOR

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
-from provisioner.api.meta import parse_time
+from provisioner.api.machinery.meta import parse_time
 from provisioner.cli.kubectl.moments import ago
 from provisioner.cli.why.subject import ServerSubject
 from provisioner.rollout.standing import REQUESTOR, judge_standing, read_sign, target_of

@@ -5,11 +5,11 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from typing import Any, Final
 
-from provisioner.api.boot_timeline import boot_timeline, format_timeline
-from provisioner.api.codec import read_annotation
-from provisioner.api.conditions import find_condition
-from provisioner.api.meta import parse_time
-from provisioner.api.node_contract import (
+from provisioner.api.machinery.codec import read_annotation
+from provisioner.api.machinery.conditions import find_condition
+from provisioner.api.machinery.meta import parse_time
+from provisioner.api.machinery.wording import quantity
+from provisioner.api.nodes.contract import (
     HOLD_TAINT,
     MAINTENANCE_TAINT,
     NODE_FACTS_ANNOTATION,
@@ -17,8 +17,8 @@ from provisioner.api.node_contract import (
     REQUEST_REFUSED,
     VERIFICATION_TAINT,
 )
-from provisioner.api.node_facts import NodeFacts
-from provisioner.api.wording import quantity
+from provisioner.api.nodes.facts import NodeFacts
+from provisioner.api.servers.boot_timeline import boot_timeline, format_timeline
 from provisioner.cli.kubectl.moments import ago
 from provisioner.cli.kubectl.printing import clip
 from provisioner.cli.why.subject import ServerSubject

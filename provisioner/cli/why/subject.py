@@ -8,10 +8,10 @@ from datetime import datetime
 from typing import Any
 
 from provisioner.api import Image, Maintenance, NodePool, Server
-from provisioner.api.conditions import find_condition
-from provisioner.api.errors import Forbidden, NotFound, Refused
-from provisioner.api.maintenance import FINAL_PHASES, holding_maintenance
-from provisioner.api.node_contract import HOLD_REQUESTED, REQUEST_CONDITIONS
+from provisioner.api.machinery.conditions import find_condition
+from provisioner.api.machinery.errors import Forbidden, NotFound, Refused
+from provisioner.api.nodes.contract import HOLD_REQUESTED, REQUEST_CONDITIONS
+from provisioner.api.nodes.maintenance import FINAL_PHASES, holding_maintenance
 from provisioner.cli.kubectl.filing import read_maintenances
 from provisioner.cli.kubectl.learned_profile import read_profile
 from provisioner.cli.kubectl.node_requests import true_conditions

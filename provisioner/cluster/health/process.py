@@ -10,7 +10,7 @@ from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from typing import Final, Protocol
 
-from provisioner.api.wording import quantity
+from provisioner.api.machinery.wording import quantity
 from provisioner.cluster.controller import ReconcileObserver
 from provisioner.cluster.health.checks import Check, HealthVerdict, ill, well
 

@@ -11,10 +11,10 @@ from datetime import datetime
 from hashlib import sha256
 from typing import Final
 
-from provisioner.api.boot_stage import BootStage
-from provisioner.api.boot_timeline import boot_timeline, is_proven, stage_moments
-from provisioner.api.meta import read_time
-from provisioner.api.server import Server
+from provisioner.api.machinery.meta import read_time
+from provisioner.api.servers.boot_stage import BootStage
+from provisioner.api.servers.boot_timeline import boot_timeline, is_proven, stage_moments
+from provisioner.api.servers.server import Server
 
 Value = str | int | float | bool
 

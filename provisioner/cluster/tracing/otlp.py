@@ -9,7 +9,7 @@ from typing import Any
 from urllib.parse import urlsplit, urlunsplit
 
 from provisioner import __version__
-from provisioner.api.errors import NeedsHuman, Refused
+from provisioner.api.machinery.errors import NeedsHuman, Refused
 from provisioner.cluster.tracing.boot_trace import BootTrace, Span
 
 Send = Callable[[Sequence[BootTrace]], bool]

@@ -12,8 +12,8 @@ import structlog
 from prometheus_client import CollectorRegistry, Counter
 
 from provisioner.api import Server
-from provisioner.api.codec import decode
-from provisioner.api.errors import ProvisionerError
+from provisioner.api.machinery.codec import decode
+from provisioner.api.machinery.errors import ProvisionerError
 from provisioner.cluster.series import PREFIX, born
 from provisioner.cluster.source import Source
 from provisioner.cluster.tracing.boot_trace import BootTrace, trace_of_change

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from provisioner.api import Server
-from provisioner.api.attestation import CREDENTIAL_CONTESTED
-from provisioner.api.conditions import find_condition
+from provisioner.api.machinery.conditions import find_condition
+from provisioner.api.servers.attestation import CREDENTIAL_CONTESTED
 from provisioner.health.checks.finding import Finding, fine, wrong
 
 

@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Final
 
-from provisioner.api.codec import from_json, read_foreign_json
-from provisioner.api.errors import Refused
-from provisioner.api.node_contract import NODE_FACTS_ANNOTATION
-from provisioner.api.node_facts import NodeFacts
+from provisioner.api.machinery.codec import from_json, read_foreign_json
+from provisioner.api.machinery.errors import Refused
+from provisioner.api.nodes.contract import NODE_FACTS_ANNOTATION
+from provisioner.api.nodes.facts import NodeFacts
 from provisioner.health.checked_node import CheckedNode
 from provisioner.health.checks.finding import Finding, fine, not_yet, printable, wrong
 
@@ -39,7 +39,7 @@ def read_facts(node: CheckedNode) -> tuple[NodeFacts | None, Finding]:
     try:
         facts = from_json(NodeFacts, data)
     except Refused as error:
-        return None, _malformed(printable(str(error), 300), "what provisioner.api.node_facts describes")
+        return None, _malformed(printable(str(error), 300), "what provisioner.api.nodes.facts describes")
     if node.boot_id is None or facts.boot_id.lower() != node.boot_id:
         return None, _waits(node, f"it is of boot {printable(facts.boot_id, 63)}")
     return facts, fine(NAME, f"written by the agent at {facts.time}")

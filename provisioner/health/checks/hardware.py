@@ -8,10 +8,10 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Iterator
 
-from provisioner.api.node_facts import InfinibandPortFacts, NodeFacts, PciFacts
-from provisioner.api.pool_settings import ExpectedGpus, ExpectedInfiniband, ExpectedInventory
-from provisioner.api.server import Server
-from provisioner.api.wording import quantity
+from provisioner.api.machinery.wording import quantity
+from provisioner.api.nodes.facts import InfinibandPortFacts, NodeFacts, PciFacts
+from provisioner.api.pools.pool_settings import ExpectedGpus, ExpectedInfiniband, ExpectedInventory
+from provisioner.api.servers.server import Server
 from provisioner.health.checks.finding import Finding, fine, wrong
 
 _MIB = 1024 * 1024

@@ -8,8 +8,8 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Final
 
-from provisioner.api.node_facts import NodeFacts
-from provisioner.api.pool_settings import VerificationSettings
+from provisioner.api.nodes.facts import NodeFacts
+from provisioner.api.pools.pool_settings import VerificationSettings
 from provisioner.health.checked_node import CheckedNode, find
 from provisioner.health.checks.finding import Finding, fine, not_yet, wrong
 

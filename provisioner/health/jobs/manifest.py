@@ -7,7 +7,7 @@ import hashlib
 from collections.abc import Mapping
 from typing import Any, Final
 
-from provisioner.api.pool_settings import JobCheck
+from provisioner.api.pools.pool_settings import JobCheck
 
 CHECK_LABEL: Final = "provisioner.dev/check"
 SERVER_LABEL: Final = "provisioner.dev/server"

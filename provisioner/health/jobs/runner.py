@@ -8,8 +8,8 @@ from typing import Any, Final
 
 import structlog
 
-from provisioner.api.errors import Conflict, Forbidden, NeedsHuman, NotFound
-from provisioner.api.pool_settings import JobCheck
+from provisioner.api.machinery.errors import Conflict, Forbidden, NeedsHuman, NotFound
+from provisioner.api.pools.pool_settings import JobCheck
 from provisioner.cluster.client import Cluster
 from provisioner.cluster.resources import JOBS, PODS
 from provisioner.cluster.source import Lookup

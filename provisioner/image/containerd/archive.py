@@ -21,8 +21,8 @@ from dataclasses import dataclass
 from pathlib import Path, PurePosixPath
 from typing import Any, Final
 
-from provisioner.api.errors import NeedsHuman, NotFound
-from provisioner.api.server import Architecture
+from provisioner.api.machinery.errors import NeedsHuman, NotFound
+from provisioner.api.servers.server import Architecture
 from provisioner.image.containerd.pause import GO_NAMES, Blob, PauseImage, UnpackedFile
 
 MOST_ARCHIVE_BYTES: Final = 64 << 20

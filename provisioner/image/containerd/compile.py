@@ -12,8 +12,8 @@ from functools import cache
 from pathlib import Path
 from typing import Final
 
-from provisioner.api.errors import NeedsHuman
-from provisioner.api.server import Architecture
+from provisioner.api.machinery.errors import NeedsHuman
+from provisioner.api.servers.server import Architecture
 from provisioner.image.command import clean_environment, run
 
 SOURCE: Final = Path(__file__).with_name("pause.c")

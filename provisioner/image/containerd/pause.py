@@ -13,7 +13,7 @@ import tarfile
 from dataclasses import dataclass
 from typing import Final
 
-from provisioner.api.server import Architecture
+from provisioner.api.servers.server import Architecture
 from provisioner.image.containerd.compile import pause_program
 
 REFERENCE: Final = "provisioner.local/pause:1"

@@ -7,8 +7,8 @@ import shutil
 from collections.abc import Sequence
 from pathlib import Path
 
-from provisioner.api.errors import NeedsHuman
-from provisioner.api.server import Architecture
+from provisioner.api.machinery.errors import NeedsHuman
+from provisioner.api.servers.server import Architecture
 from provisioner.image.command import run
 from provisioner.image.driver.obtain import Obtained
 from provisioner.image.driver.packages import unpack

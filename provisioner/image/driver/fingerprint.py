@@ -5,7 +5,7 @@ from __future__ import annotations
 import hashlib
 from pathlib import Path
 
-from provisioner.api.errors import NeedsHuman
+from provisioner.api.machinery.errors import NeedsHuman
 from provisioner.image.driver.obtain import Obtained
 from provisioner.image.driver.plan import WantedDriver, obtain_command
 from provisioner.image.inputs import Fingerprint

@@ -6,7 +6,7 @@ import shutil
 from collections.abc import Mapping
 from pathlib import Path, PurePosixPath
 
-from provisioner.api.errors import NeedsHuman
+from provisioner.api.machinery.errors import NeedsHuman
 from provisioner.image.command import run
 from provisioner.image.driver.recipe import DriverRecipe
 from provisioner.image.foreign import ForeignPrograms

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import struct
 
-from provisioner.api.errors import Refused
+from provisioner.api.machinery.errors import Refused
 
 
 def read_modinfo(module: bytes) -> dict[str, list[str]]:

@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
-from provisioner.api.errors import NeedsHuman
+from provisioner.api.machinery.errors import NeedsHuman
 from provisioner.image.command import clean_environment, run
 from provisioner.image.driver.plan import WantedDriver, obtain_command
 from provisioner.image.foreign import ForeignPrograms

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from fnmatch import fnmatchcase
 from pathlib import Path
 
-from provisioner.api.errors import NeedsHuman
+from provisioner.api.machinery.errors import NeedsHuman
 from provisioner.image.command import run
 from provisioner.image.driver.recipe import FileMove, Licence
 from provisioner.image.driver.trim import moved

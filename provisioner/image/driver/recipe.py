@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Final, Literal, cast, get_args
 
-from provisioner.api.errors import NeedsHuman, NotFound
+from provisioner.api.machinery.errors import NeedsHuman, NotFound
 from provisioner.image.tables import RecipeGroup, TomlTable, names_of
 
 Obtain = Literal["build", "prebuilt"]

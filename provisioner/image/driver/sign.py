@@ -23,8 +23,8 @@ from cryptography.hazmat.primitives.asymmetric import padding, rsa
 from cryptography.hazmat.primitives.serialization import pkcs7
 from cryptography.x509.oid import ExtendedKeyUsageOID, NameOID
 
-from provisioner.api.errors import NeedsHuman, NotFound, Refused
-from provisioner.api.values import Secret
+from provisioner.api.machinery.errors import NeedsHuman, NotFound, Refused
+from provisioner.api.machinery.values import Secret
 
 MAGIC: Final = b"~Module signature appended~\n"
 _PKCS7: Final = 2

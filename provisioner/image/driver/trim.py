@@ -10,7 +10,7 @@ from collections.abc import Iterable, Sequence
 from fnmatch import fnmatchcase
 from pathlib import Path
 
-from provisioner.api.errors import NeedsHuman
+from provisioner.api.machinery.errors import NeedsHuman
 from provisioner.image.driver.recipe import FileMove, Firmware
 from provisioner.image.tables import RecipeGroup
 

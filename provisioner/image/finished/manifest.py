@@ -29,9 +29,9 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import Final, Literal, get_args
 
-from provisioner.api.errors import Refused
-from provisioner.api.server import Architecture
-from provisioner.api.values import Sha256Digest
+from provisioner.api.machinery.errors import Refused
+from provisioner.api.machinery.values import Sha256Digest
+from provisioner.api.servers.server import Architecture
 
 MANIFEST: Final = "manifest"
 SIGNATURE: Final = "manifest.sig"

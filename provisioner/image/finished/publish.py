@@ -7,10 +7,10 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Final, Protocol
 
-from provisioner.api.codec import encode
-from provisioner.api.errors import Refused
-from provisioner.api.image import Artifact, Image, ImageSpec, Measurements, NamedArtifact
-from provisioner.api.meta import ObjectMeta
+from provisioner.api.images.image import Artifact, Image, ImageSpec, Measurements, NamedArtifact
+from provisioner.api.machinery.codec import encode
+from provisioner.api.machinery.errors import Refused
+from provisioner.api.machinery.meta import ObjectMeta
 from provisioner.attestation.authenticode import authenticode_sha256
 from provisioner.image.finished import store
 from provisioner.image.finished.check import Checked, check_image

@@ -19,8 +19,8 @@ from cryptography.exceptions import InvalidSignature
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey, Ed25519PublicKey
 from cryptography.hazmat.primitives.serialization import Encoding, NoEncryption, PrivateFormat, PublicFormat
 
-from provisioner.api.errors import NeedsHuman, NotFound, Refused
-from provisioner.api.values import Secret
+from provisioner.api.machinery.errors import NeedsHuman, NotFound, Refused
+from provisioner.api.machinery.values import Secret
 
 _ALGORITHM: Final = b"Ed"
 _COMMENT: Final = "untrusted comment: "

@@ -5,8 +5,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 from pathlib import Path
 
-from provisioner.api.errors import NotFound, Refused
-from provisioner.api.values import Sha256Digest
+from provisioner.api.machinery.errors import NotFound, Refused
+from provisioner.api.machinery.values import Sha256Digest
 from provisioner.image.finished.manifest import MANIFEST, MAX_BYTES, SIGNATURE, Manifest, decode, digest_of
 from provisioner.image.finished.sign import SecretKey, signing_key_number
 from provisioner.image.finished.store import write_signature

@@ -21,8 +21,8 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Final
 
-from provisioner.api.errors import Refused
-from provisioner.api.values import Sha256Digest
+from provisioner.api.machinery.errors import Refused
+from provisioner.api.machinery.values import Sha256Digest
 from provisioner.image.finished.manifest import (
     FILES,
     MANIFEST,

@@ -6,8 +6,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Final
 
-from provisioner.api.errors import NeedsHuman
-from provisioner.api.wording import quantity
+from provisioner.api.machinery.errors import NeedsHuman
+from provisioner.api.machinery.wording import quantity
 
 _TOLD: Final = 50
 """More failures of one gate have one cause, and a person reads no more."""

@@ -10,7 +10,7 @@ from collections.abc import Iterator, Mapping
 from pathlib import PurePosixPath
 from typing import Final
 
-from provisioner.api.wording import quantity
+from provisioner.api.machinery.wording import quantity
 from provisioner.image.gates.allowed import reason_for
 from provisioner.image.gates.failure import GateFailure
 from provisioner.image.gates.read.squashfs import Squashfs

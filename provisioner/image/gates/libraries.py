@@ -9,7 +9,7 @@ from collections.abc import Iterator, Mapping
 from pathlib import PurePosixPath
 from typing import Final
 
-from provisioner.api.server import Architecture
+from provisioner.api.servers.server import Architecture
 from provisioner.image.elf import Linkage, read_architecture
 from provisioner.image.gates.allowed import matching, reason_for
 from provisioner.image.gates.failure import GateFailure

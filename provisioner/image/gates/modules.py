@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
 
-from provisioner.api.errors import Refused
+from provisioner.api.machinery.errors import Refused
 from provisioner.image.command import clean_environment, require
 from provisioner.image.foreign import ForeignPrograms
 from provisioner.image.gates.allowed import reason_for

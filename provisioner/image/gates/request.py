@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from provisioner.api.server import Architecture
+from provisioner.api.servers.server import Architecture
 from provisioner.image.finished.manifest import FileDigest
 from provisioner.image.foreign import ForeignPrograms
 from provisioner.image.gates.documents.sizes import SizeReport

@@ -7,8 +7,8 @@ from pathlib import Path
 from typing import Final
 
 import provisioner
-from provisioner.api.errors import Refused
-from provisioner.api.wording import some
+from provisioner.api.machinery.errors import Refused
+from provisioner.api.machinery.wording import some
 from provisioner.image.foreign import ForeignPrograms
 from provisioner.image.gates.allowed import reasons
 from provisioner.image.gates.documents.licences import licence_archive

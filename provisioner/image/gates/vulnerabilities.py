@@ -13,7 +13,7 @@ from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import Final
 
-from provisioner.api.errors import Refused
+from provisioner.api.machinery.errors import Refused
 from provisioner.image.gates.failure import GateFailure
 from provisioner.image.gates.packages.go_binary import GoBuild
 from provisioner.image.gates.packages.installed import InstalledPackage

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
 
-from provisioner.api.errors import Refused
+from provisioner.api.machinery.errors import Refused
 from provisioner.image.registry.credentials import RegistryCredentials, read_credentials
 from provisioner.image.registry.reference import Repository
 

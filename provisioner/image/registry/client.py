@@ -11,8 +11,8 @@ from pathlib import Path
 from typing import BinaryIO, Final
 from urllib.parse import quote, urlencode, urljoin
 
-from provisioner.api.errors import NeedsHuman, NotFound, Refused, Retryable
-from provisioner.api.values import Sha256Digest
+from provisioner.api.machinery.errors import NeedsHuman, NotFound, Refused, Retryable
+from provisioner.api.machinery.values import Sha256Digest
 from provisioner.image.registry.access import MIB
 from provisioner.image.registry.transport import SHORT_BYTES, RegistryCall, RegistryResponse, RegistryTransport
 

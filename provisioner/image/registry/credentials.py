@@ -11,9 +11,9 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Final
 
-from provisioner.api.documents import Unreadable, read_json
-from provisioner.api.errors import NeedsHuman, NotFound, Refused
-from provisioner.api.values import Secret
+from provisioner.api.machinery.documents import Unreadable, read_json
+from provisioner.api.machinery.errors import NeedsHuman, NotFound, Refused
+from provisioner.api.machinery.values import Secret
 
 MAX_BYTES: Final = 1 << 20
 _DOCKER_HUB: Final = frozenset({"docker.io", "index.docker.io", "registry-1.docker.io", "registry.hub.docker.com"})

@@ -14,7 +14,7 @@ from collections.abc import Mapping
 from http import HTTPStatus
 from typing import Final, NoReturn
 
-from provisioner.api.errors import Forbidden, NotFound, Refused, Retryable
+from provisioner.api.machinery.errors import Forbidden, NotFound, Refused, Retryable
 
 MAX_RETRY_AFTER_SECONDS: Final = 3600.0
 _LATER: Final = (HTTPStatus.REQUEST_TIMEOUT, HTTPStatus.TOO_EARLY, HTTPStatus.TOO_MANY_REQUESTS)

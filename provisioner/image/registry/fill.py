@@ -15,9 +15,9 @@ from typing import Any, Final, Protocol
 import structlog
 
 from provisioner.api import Image
-from provisioner.api.codec import decode
-from provisioner.api.errors import ProvisionerError, Refused, Retryable
-from provisioner.api.values import Sha256Digest, parse_digest
+from provisioner.api.machinery.codec import decode
+from provisioner.api.machinery.errors import ProvisionerError, Refused, Retryable
+from provisioner.api.machinery.values import Sha256Digest, parse_digest
 from provisioner.cluster.source import Lookup, Source
 from provisioner.image.finished.sign import SignatureVerifier
 from provisioner.image.registry.access import RegistryAccess

@@ -15,8 +15,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
 
-from provisioner.api.errors import NeedsHuman, NotFound, Refused
-from provisioner.api.values import Sha256Digest
+from provisioner.api.machinery.errors import NeedsHuman, NotFound, Refused
+from provisioner.api.machinery.values import Sha256Digest
 from provisioner.image.finished import store as stores
 from provisioner.image.finished.manifest import MAX_BYTES, ImagePart, Manifest, decode, digest_of
 from provisioner.image.finished.sign import SignatureVerifier

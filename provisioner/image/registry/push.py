@@ -7,7 +7,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 
-from provisioner.api.values import Sha256Digest
+from provisioner.api.machinery.values import Sha256Digest
 from provisioner.image.finished import store
 from provisioner.image.finished.check import check_image
 from provisioner.image.finished.manifest import MANIFEST, SIGNATURE

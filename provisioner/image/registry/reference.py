@@ -10,8 +10,8 @@ import re
 from dataclasses import dataclass
 from typing import Final
 
-from provisioner.api.errors import Refused
-from provisioner.api.values import Sha256Digest, parse_digest
+from provisioner.api.machinery.errors import Refused
+from provisioner.api.machinery.values import Sha256Digest, parse_digest
 
 SCHEME: Final = "oci://"
 _MAX_NAME: Final = 255

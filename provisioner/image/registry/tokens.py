@@ -11,8 +11,8 @@ from collections.abc import Callable, Mapping
 from typing import Final
 from urllib.parse import urlencode
 
-from provisioner.api.errors import Refused
-from provisioner.api.values import Secret
+from provisioner.api.machinery.errors import Refused
+from provisioner.api.machinery.values import Secret
 from provisioner.image.registry.access import RegistryAccess
 from provisioner.image.registry.challenge import Basic, Bearer, choose_challenge
 

@@ -18,8 +18,8 @@ from urllib.parse import urljoin, urlsplit
 import requests
 import urllib3
 
-from provisioner.api.backoff import backoff_seconds
-from provisioner.api.errors import NeedsHuman, ProvisionerError, Refused, Retryable
+from provisioner.api.machinery.backoff import backoff_seconds
+from provisioner.api.machinery.errors import NeedsHuman, ProvisionerError, Refused, Retryable
 from provisioner.image.registry.access import RegistryAccess
 from provisioner.image.registry.failures import raise_failure
 from provisioner.image.registry.tokens import TokenSource

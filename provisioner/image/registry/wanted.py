@@ -10,7 +10,7 @@ from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any, Final, Literal
 
-from provisioner.api.backoff import backoff_seconds
+from provisioner.api.machinery.backoff import backoff_seconds
 
 Policy = Literal["needed", "all"]
 Object = Mapping[str, Any]

@@ -22,9 +22,9 @@ from pathlib import Path
 from typing import Final, Protocol
 
 from provisioner.api import Image
-from provisioner.api.errors import Conflict, Refused
-from provisioner.api.values import Sha256Digest
-from provisioner.api.wording import quantity
+from provisioner.api.machinery.errors import Conflict, Refused
+from provisioner.api.machinery.values import Sha256Digest
+from provisioner.api.machinery.wording import quantity
 from provisioner.cluster.resources import ResourceType, of
 from provisioner.image.finished.store import folder_name
 from provisioner.image.registry.artifact import tag_of

@@ -8,8 +8,8 @@ from dataclasses import dataclass
 from datetime import datetime, timedelta
 from typing import Final
 
-from provisioner.api.values import Sha256Digest
-from provisioner.api.wording import some
+from provisioner.api.machinery.values import Sha256Digest
+from provisioner.api.machinery.wording import some
 
 _NAMED: Final = 2
 

@@ -9,7 +9,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Final
 
-from provisioner.api.errors import NotFound, Retryable
+from provisioner.api.machinery.errors import NotFound, Retryable
 from provisioner.image.finished.store import LOCK
 
 _POLL_SECONDS: Final = 0.1

@@ -13,8 +13,8 @@ from dataclasses import dataclass
 from typing import Any, Final, Protocol
 
 from provisioner.api import Image, Maintenance, NodePool, Server
-from provisioner.api.meta import Resource, read_time
-from provisioner.api.values import parse_digest
+from provisioner.api.machinery.meta import Resource, read_time
+from provisioner.api.machinery.values import parse_digest
 from provisioner.cluster.client import ListResult
 from provisioner.cluster.resources import NODES, ResourceType, of
 from provisioner.image.retention.decide import PublishedImage

@@ -9,7 +9,7 @@ import os
 from pathlib import Path
 from typing import Final
 
-from provisioner.api.values import Sha256Digest
+from provisioner.api.machinery.values import Sha256Digest
 from provisioner.image.finished.store import digest_of_folder, folder_name
 
 COLLECTING: Final = ".collecting"

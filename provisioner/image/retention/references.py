@@ -10,8 +10,8 @@ import json
 from collections.abc import Iterator, Mapping
 from typing import Any, Final
 
-from provisioner.api.maintenance import FINAL_PHASES, Maintenance
-from provisioner.api.node_contract import BOOT_INTENT_ANNOTATION, BOOT_REPORT_ANNOTATION, NODE_FACTS_ANNOTATION
+from provisioner.api.nodes.contract import BOOT_INTENT_ANNOTATION, BOOT_REPORT_ANNOTATION, NODE_FACTS_ANNOTATION
+from provisioner.api.nodes.maintenance import FINAL_PHASES, Maintenance
 
 KEEP_LABEL: Final = "provisioner.dev/keep"
 """On an Image, with any value but `false`: it stays, as a person says so."""

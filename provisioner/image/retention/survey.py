@@ -7,8 +7,8 @@ from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
-from provisioner.api.errors import NotFound, Refused
-from provisioner.api.values import Sha256Digest
+from provisioner.api.machinery.errors import NotFound, Refused
+from provisioner.api.machinery.values import Sha256Digest
 from provisioner.image.finished.manifest import MANIFEST, MAX_BYTES, PARTS, decode, digest_of
 from provisioner.image.finished.store import digest_of_folder
 from provisioner.image.registry.pull import PULLING

@@ -17,8 +17,8 @@ import tempfile
 from pathlib import Path
 from typing import Final
 
-from provisioner.api.errors import NeedsHuman
-from provisioner.api.server import Architecture
+from provisioner.api.machinery.errors import NeedsHuman
+from provisioner.api.servers.server import Architecture
 from provisioner.image.containerd.compile import compiler
 from provisioner.image.containerd.pause import GO_NAMES
 from provisioner.image.golang.entry import Report, fill

@@ -11,8 +11,8 @@ from typing import Any, Final
 import structlog
 
 from provisioner.api import Image
-from provisioner.api.codec import decode, to_json
-from provisioner.api.errors import Refused
+from provisioner.api.machinery.codec import decode, to_json
+from provisioner.api.machinery.errors import Refused
 from provisioner.cluster.client import Cluster
 from provisioner.cluster.controller import Controller
 from provisioner.cluster.events import Events, Happened

@@ -14,11 +14,11 @@ from dataclasses import replace
 from datetime import datetime
 from typing import Final, Literal
 
-from provisioner.api.conditions import condition_of, find_condition
-from provisioner.api.errors import Refused
-from provisioner.api.image import Image, ImageSpec
-from provisioner.api.meta import Condition
-from provisioner.api.values import Sha256Digest
+from provisioner.api.images.image import Image, ImageSpec
+from provisioner.api.machinery.conditions import condition_of, find_condition
+from provisioner.api.machinery.errors import Refused
+from provisioner.api.machinery.meta import Condition
+from provisioner.api.machinery.values import Sha256Digest
 from provisioner.image.finished.check import Checked
 from provisioner.image.finished.manifest import FileDigest, Layer, Manifest, digest_of
 from provisioner.image.finished.publish import image_object

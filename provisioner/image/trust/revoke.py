@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any, Protocol
 
-from provisioner.api.errors import Conflict
-from provisioner.api.values import Sha256Digest
+from provisioner.api.machinery.errors import Conflict
+from provisioner.api.machinery.values import Sha256Digest
 from provisioner.cluster.resources import CONFIG_MAPS, SYSTEM, ResourceType
 from provisioner.image.trust.document import NAME, REVOKED, add_revoked, parse_trust
 

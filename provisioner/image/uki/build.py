@@ -11,9 +11,9 @@ import re
 from collections.abc import Sequence
 from typing import Final
 
-from provisioner.api.errors import Refused
-from provisioner.api.server import Architecture
-from provisioner.api.values import Sha256Digest
+from provisioner.api.machinery.errors import Refused
+from provisioner.api.machinery.values import Sha256Digest
+from provisioner.api.servers.server import Architecture
 from provisioner.image.finished.manifest import Manifest, digest_of
 from provisioner.image.uki.portable_executable import add_sections, read_layout
 

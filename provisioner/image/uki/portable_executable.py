@@ -12,7 +12,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Final
 
-from provisioner.api.errors import Refused
+from provisioner.api.machinery.errors import Refused
 
 MOST_BYTES: Final = 1 << 30
 _PE32_PLUS: Final = 0x20B

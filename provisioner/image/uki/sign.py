@@ -5,7 +5,7 @@ from __future__ import annotations
 import tempfile
 from pathlib import Path
 
-from provisioner.api.errors import NeedsHuman, NotFound, Refused
+from provisioner.api.machinery.errors import NeedsHuman, NotFound, Refused
 from provisioner.attestation.authenticode import authenticode_sha256
 from provisioner.image.command import run
 from provisioner.image.uki.portable_executable import read_layout

@@ -13,7 +13,7 @@ from ipaddress import AddressValueError, IPv4Address
 from typing import Protocol
 
 from provisioner.api import Rack, Server
-from provisioner.api.rack import Subnet
+from provisioner.api.servers.rack import Subnet
 from provisioner.inventory.addresses.subnets import allocatable, choose_subnet, why_unusable
 
 

@@ -20,8 +20,8 @@ from typing import Any, Final
 import structlog
 
 from provisioner.api import AddressBlock, Server
-from provisioner.api.address_block import block_name, is_of_block
-from provisioner.api.errors import Conflict, NeedsHuman, NotFound, ProvisionerError
+from provisioner.api.machinery.errors import Conflict, NeedsHuman, NotFound, ProvisionerError
+from provisioner.api.servers.address_block import block_name, is_of_block
 from provisioner.cluster.client import Cluster
 from provisioner.cluster.controller import Controller
 from provisioner.cluster.resources import of

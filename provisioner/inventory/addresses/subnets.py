@@ -8,7 +8,7 @@ from collections.abc import Callable, Iterator
 from ipaddress import IPv4Address, IPv4Network
 
 from provisioner.api import Rack
-from provisioner.api.rack import Subnet
+from provisioner.api.servers.rack import Subnet
 
 
 def choose_subnet(rack: Rack, subnet_name: str | None) -> Subnet | None:

@@ -7,9 +7,9 @@ import unicodedata
 from ipaddress import IPv4Address, IPv6Address
 from typing import Final, NamedTuple
 
-from provisioner.api.errors import Refused
-from provisioner.api.rules import BMC_HOST
-from provisioner.api.wording import clip
+from provisioner.api.machinery.errors import Refused
+from provisioner.api.machinery.rules import BMC_HOST
+from provisioner.api.machinery.wording import clip
 
 EXPECTED: Final = "the address of a BMC"
 _REMEDY: Final = "write it as 10.90.0.11, https://bmc.example or ipmi://10.90.0.11"

@@ -6,9 +6,9 @@ import re
 import unicodedata
 from typing import Final
 
-from provisioner.api.errors import Refused
-from provisioner.api.values import MacAddress, parse_mac
-from provisioner.api.wording import clip
+from provisioner.api.machinery.errors import Refused
+from provisioner.api.machinery.values import MacAddress, parse_mac
+from provisioner.api.machinery.wording import clip
 
 AS_WRITTEN: Final = "the value as it was written"
 """What is expected in place of what a spreadsheet made."""

@@ -7,8 +7,8 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Final
 
-from provisioner.api.errors import Refused
-from provisioner.api.values import parse_mac
+from provisioner.api.machinery.errors import Refused
+from provisioner.api.machinery.values import parse_mac
 from provisioner.inventory.lists.entries import Mistake, Origin
 from provisioner.inventory.lists.headers import (
     Column,

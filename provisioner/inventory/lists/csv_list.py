@@ -12,9 +12,10 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import Any, Final
 
-from provisioner.api import Server, documents
-from provisioner.api.errors import Refused
-from provisioner.api.values import Secret, is_placeholder_serial, is_placeholder_uuid
+from provisioner.api import Server
+from provisioner.api.machinery import documents
+from provisioner.api.machinery.errors import Refused
+from provisioner.api.machinery.values import Secret, is_placeholder_serial, is_placeholder_uuid
 from provisioner.inventory.lists.bmc_address import EXPECTED, protocol_of, read_bmc_address, scheme_for
 from provisioner.inventory.lists.cells import (
     AS_WRITTEN,

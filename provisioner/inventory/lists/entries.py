@@ -6,9 +6,9 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any, Final
 
-from provisioner.api.errors import Refused
-from provisioner.api.schema import API_VERSION
-from provisioner.api.values import Secret
+from provisioner.api.machinery.errors import Refused
+from provisioner.api.machinery.schema import API_VERSION
+from provisioner.api.machinery.values import Secret
 
 CHASSIS_ANNOTATION: Final = "provisioner.dev/chassis-serial-number"
 """On a Server that is one of several nodes of a chassis."""

@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from pathlib import PurePath
 from typing import Final
 
-from provisioner.api.documents import MOST_BYTES, Unreadable, within
+from provisioner.api.machinery.documents import MOST_BYTES, Unreadable, within
 from provisioner.inventory.lists.csv_list import decode_text, read_csv
 from provisioner.inventory.lists.entries import BadPackingList, Mistake, Origin, PackingList
 from provisioner.inventory.lists.yaml_list import read_yaml

@@ -23,13 +23,13 @@ from typing import Any, Final
 import yaml
 
 from provisioner.api import Rack, Server
-from provisioner.api.documents import Unreadable, compose_yaml
-from provisioner.api.errors import Refused
-from provisioner.api.rack import RackSpec
-from provisioner.api.schema import API_VERSION, json_name
-from provisioner.api.server import BMC, ServerSpec
-from provisioner.api.values import is_placeholder_serial, is_placeholder_uuid
-from provisioner.api.wording import clip
+from provisioner.api.machinery.documents import Unreadable, compose_yaml
+from provisioner.api.machinery.errors import Refused
+from provisioner.api.machinery.schema import API_VERSION, json_name
+from provisioner.api.machinery.values import is_placeholder_serial, is_placeholder_uuid
+from provisioner.api.machinery.wording import clip
+from provisioner.api.servers.rack import RackSpec
+from provisioner.api.servers.server import BMC, ServerSpec
 from provisioner.inventory.lists.bmc_address import EXPECTED, protocol_of, read_bmc_address, scheme_for
 from provisioner.inventory.lists.cells import (
     AS_WRITTEN,

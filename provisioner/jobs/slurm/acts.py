@@ -7,7 +7,7 @@ from typing import Final, get_args
 
 import structlog
 
-from provisioner.api.pool_settings import SlurmJobs, WarningSignal
+from provisioner.api.pools.pool_settings import SlurmJobs, WarningSignal
 from provisioner.jobs.slurm.answers import PERSON_SECONDS, SlurmFailed, SlurmNoAnswer
 from provisioner.jobs.slurm.jobs import NodeJobs, with_requeue, with_warning
 from provisioner.jobs.slurm.objects import SlurmJob, SlurmNode, SlurmReservation

@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from http import HTTPStatus
 from typing import Any, Final, Generic, Literal, TypeVar, cast
 
-from provisioner.api.errors import Retryable
+from provisioner.api.machinery.errors import Retryable
 from provisioner.outbound.json_body import read_object
 from provisioner.outbound.turns import Turn
 

@@ -11,9 +11,9 @@ from contextlib import contextmanager
 from functools import lru_cache
 from typing import Final, NamedTuple
 
-from provisioner.api.errors import NotFound
-from provisioner.api.pool_settings import SlurmJobs
-from provisioner.api.values import Secret
+from provisioner.api.machinery.errors import NotFound
+from provisioner.api.machinery.values import Secret
+from provisioner.api.pools.pool_settings import SlurmJobs
 from provisioner.cluster.client import Cluster
 from provisioner.cluster.resources import SECRETS
 from provisioner.jobs.slurm.answers import Dialect, SlurmFailed, SlurmNoAnswer

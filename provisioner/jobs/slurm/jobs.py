@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from datetime import datetime, timedelta
 from typing import Final
 
-from provisioner.api.meta import parse_time, rfc3339
+from provisioner.api.machinery.meta import parse_time, rfc3339
 from provisioner.jobs.slurm.hostlist import expand
 from provisioner.jobs.slurm.objects import SlurmJob, SlurmNode
 from provisioner.jobs.work import EvictionBlocked, Job

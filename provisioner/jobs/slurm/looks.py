@@ -13,8 +13,8 @@ from dataclasses import dataclass, field
 from datetime import datetime
 from typing import Final
 
-from provisioner.api.errors import Retryable
-from provisioner.api.meta import rfc3339
+from provisioner.api.machinery.errors import Retryable
+from provisioner.api.machinery.meta import rfc3339
 from provisioner.jobs.ended import EndedJob
 from provisioner.jobs.slurm.answers import SlurmFailed
 from provisioner.jobs.slurm.connections import Key

@@ -16,7 +16,7 @@ from typing import Any, Final, TypeVar
 import requests
 import urllib3
 
-from provisioner.api.values import Secret
+from provisioner.api.machinery.values import Secret
 from provisioner.jobs.slurm.answers import (
     PERSON_SECONDS,
     STEPS_ONLY,

@@ -17,8 +17,8 @@ from datetime import datetime
 
 import structlog
 
-from provisioner.api.node_pool import NodePool
-from provisioner.api.pool_settings import SlurmJobs
+from provisioner.api.pools.node_pool import NodePool
+from provisioner.api.pools.pool_settings import SlurmJobs
 from provisioner.cluster.client import Cluster
 from provisioner.jobs.ended import EndedJob, no_later_than
 from provisioner.jobs.slurm.acts import (

@@ -16,12 +16,12 @@ from dataclasses import dataclass, replace
 from datetime import datetime
 from typing import Any
 
-from provisioner.api.image import Image
-from provisioner.api.meta import parse_time
-from provisioner.api.node_contract import PREPARED_ORDER_ANNOTATION
-from provisioner.api.node_pool import NodePool
-from provisioner.api.server import BootOrder, JoinStatus, Server
-from provisioner.api.values import normal_system_uuid
+from provisioner.api.images.image import Image
+from provisioner.api.machinery.meta import parse_time
+from provisioner.api.machinery.values import normal_system_uuid
+from provisioner.api.nodes.contract import PREPARED_ORDER_ANNOTATION
+from provisioner.api.pools.node_pool import NodePool
+from provisioner.api.servers.server import BootOrder, JoinStatus, Server
 from provisioner.join.admission.attestation import (
     Challenge,
     EvidenceQuestion,

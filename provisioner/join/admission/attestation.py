@@ -12,12 +12,12 @@ from dataclasses import dataclass, field
 from datetime import datetime
 from typing import Any, Final, Protocol
 
-from provisioner.api.attestation import AttestationStatus, SeenMachine
-from provisioner.api.firmware_profile import FirmwareProfile
-from provisioner.api.image import Image
-from provisioner.api.node_pool import NodePool
-from provisioner.api.server import BootOrder, Server
-from provisioner.api.values import Sha256Digest
+from provisioner.api.images.image import Image
+from provisioner.api.machinery.values import Sha256Digest
+from provisioner.api.pools.node_pool import NodePool
+from provisioner.api.servers.attestation import AttestationStatus, SeenMachine
+from provisioner.api.servers.firmware_profile import FirmwareProfile
+from provisioner.api.servers.server import BootOrder, Server
 from provisioner.join.admission.request import JoinRequest
 from provisioner.join.admission.seal import Seal
 from provisioner.join.admission.successor import Successor

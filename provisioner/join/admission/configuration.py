@@ -6,8 +6,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
-from provisioner.api.numa_alignment import NumaAlignment
-from provisioner.api.values import Secret
+from provisioner.api.machinery.values import Secret
+from provisioner.api.pools.numa_alignment import NumaAlignment
 from provisioner.join.admission.seal import Seal, sealed_to_wire
 from provisioner.join.mint import MAX_TOKEN_TTL_SECONDS
 

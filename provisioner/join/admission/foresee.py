@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from datetime import datetime
 from typing import Final
 
-from provisioner.api.values import MacAddress, Sha256Digest
+from provisioner.api.machinery.values import MacAddress, Sha256Digest
 from provisioner.join.admission.admit import Admitted, Challenged, Decision, JoinFacts, judge_claim
 from provisioner.join.admission.attestation import known_endorsement_key
 from provisioner.join.admission.request import JoinRequest

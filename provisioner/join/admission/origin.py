@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from provisioner.api.server import Server
+from provisioner.api.servers.server import Server
 from provisioner.rules.dpus import carries_boot_of
 
 

@@ -9,8 +9,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any, Final, NoReturn
 
-from provisioner.api.errors import Refused
-from provisioner.api.values import MacAddress, Sha256Digest, parse_digest, parse_mac
+from provisioner.api.machinery.errors import Refused
+from provisioner.api.machinery.values import MacAddress, Sha256Digest, parse_digest, parse_mac
 
 MAX_REQUEST_BYTES: Final = 262_144
 """Room for the evidence of a TPM, most of it the event log: 128 KiB, in base64."""

@@ -8,7 +8,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from provisioner.api.values import SecretBytes
+from provisioner.api.machinery.values import SecretBytes
 from provisioner.attestation.sealing import ALGORITHM, seal_configuration
 
 

@@ -22,14 +22,14 @@ from typing import Final, TypeVar
 
 import structlog
 
-from provisioner.api.codec import decode, encode
-from provisioner.api.errors import Conflict, Refused, Retryable
-from provisioner.api.firmware_profile import FirmwareProfile
-from provisioner.api.image import Image
-from provisioner.api.meta import Resource
-from provisioner.api.node_pool import NodePool
-from provisioner.api.server import JoinStatus, Server
-from provisioner.api.values import MacAddress
+from provisioner.api.images.image import Image
+from provisioner.api.machinery.codec import decode, encode
+from provisioner.api.machinery.errors import Conflict, Refused, Retryable
+from provisioner.api.machinery.meta import Resource
+from provisioner.api.machinery.values import MacAddress
+from provisioner.api.pools.node_pool import NodePool
+from provisioner.api.servers.firmware_profile import FirmwareProfile
+from provisioner.api.servers.server import JoinStatus, Server
 from provisioner.cluster.client import Cluster
 from provisioner.cluster.events import Events, EventType
 from provisioner.cluster.resources import LEASES, NODE_LEASES, NODES, SECRETS, ResourceType, of

@@ -11,11 +11,16 @@ from dataclasses import replace
 from datetime import datetime, timedelta
 from typing import Any, Final
 
-from provisioner.api.attestation import CREDENTIAL_CONTESTED, MAX_CREDENTIALS, AttestationStatus, IssuedCredential
-from provisioner.api.codec import to_json
-from provisioner.api.conditions import condition_of, find_condition
-from provisioner.api.meta import Condition, parse_time, rfc3339_micro
-from provisioner.api.server import BootOrder, JoinStatus, Server
+from provisioner.api.machinery.codec import to_json
+from provisioner.api.machinery.conditions import condition_of, find_condition
+from provisioner.api.machinery.meta import Condition, parse_time, rfc3339_micro
+from provisioner.api.servers.attestation import (
+    CREDENTIAL_CONTESTED,
+    MAX_CREDENTIALS,
+    AttestationStatus,
+    IssuedCredential,
+)
+from provisioner.api.servers.server import BootOrder, JoinStatus, Server
 from provisioner.join.admission.admit import Admitted, Denied, NotYet
 from provisioner.join.admission.attestation import Pending, Proof, Proven, Unproven
 from provisioner.join.admission.request import JoinRequest

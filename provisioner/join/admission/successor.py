@@ -14,12 +14,12 @@ from dataclasses import dataclass
 from datetime import datetime, timedelta
 from typing import Any, Final
 
-from provisioner.api.codec import read_annotation
-from provisioner.api.meta import read_time
-from provisioner.api.node_contract import BOOT_REPORT_ANNOTATION
-from provisioner.api.node_facts import BootReport
-from provisioner.api.server import BootOrder
-from provisioner.api.values import DIGEST_PATTERN, Sha256Digest
+from provisioner.api.machinery.codec import read_annotation
+from provisioner.api.machinery.meta import read_time
+from provisioner.api.machinery.values import DIGEST_PATTERN, Sha256Digest
+from provisioner.api.nodes.contract import BOOT_REPORT_ANNOTATION
+from provisioner.api.nodes.facts import BootReport
+from provisioner.api.servers.server import BootOrder
 from provisioner.rules.liveness import FRESH_TIME
 
 SUCCESSOR_ONLY: Final = timedelta(seconds=120)

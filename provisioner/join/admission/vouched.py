@@ -9,10 +9,10 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from provisioner.api.attestation import AttestationStatus
-from provisioner.api.conditions import find_condition
-from provisioner.api.meta import rfc3339
-from provisioner.api.server import Server
+from provisioner.api.machinery.conditions import find_condition
+from provisioner.api.machinery.meta import rfc3339
+from provisioner.api.servers.attestation import AttestationStatus
+from provisioner.api.servers.server import Server
 from provisioner.join.admission.attestation import EvidenceQuestion, Proof, Proven, Unproven, known_endorsement_key
 from provisioner.rules.dpus import carries_boot_of
 

@@ -11,8 +11,8 @@ import structlog
 from flask import Blueprint, Response, jsonify, request
 from werkzeug.exceptions import ClientDisconnected, HTTPException, RequestEntityTooLarge
 
-from provisioner.api.errors import ProvisionerError, Retryable
-from provisioner.api.errors import Refused as Malformed
+from provisioner.api.machinery.errors import ProvisionerError, Retryable
+from provisioner.api.machinery.errors import Refused as Malformed
 from provisioner.join.admission.admit import Challenged, Denied, NotYet
 from provisioner.join.admission.configuration import JoinConfiguration, SealedConfiguration
 from provisioner.join.admission.request import MAX_REQUEST_BYTES, JoinRequest, parse_join_request

@@ -20,7 +20,7 @@ from collections.abc import Collection, Mapping
 from dataclasses import dataclass
 from typing import Any, Final
 
-from provisioner.api.server import JoinStatus, Server
+from provisioner.api.servers.server import JoinStatus, Server
 from provisioner.join.certificates.request import (
     CertificateRequest,
     CertificateSubject,

@@ -15,12 +15,12 @@ from typing import Any, Final
 
 import structlog
 
-from provisioner.api.codec import to_json
-from provisioner.api.conditions import condition_of
-from provisioner.api.errors import Forbidden, NotFound, Refused
-from provisioner.api.meta import rfc3339
-from provisioner.api.rules import LABEL_PATTERN
-from provisioner.api.server import JoinStatus, Server
+from provisioner.api.machinery.codec import to_json
+from provisioner.api.machinery.conditions import condition_of
+from provisioner.api.machinery.errors import Forbidden, NotFound, Refused
+from provisioner.api.machinery.meta import rfc3339
+from provisioner.api.machinery.rules import LABEL_PATTERN
+from provisioner.api.servers.server import JoinStatus, Server
 from provisioner.cluster.client import Cluster
 from provisioner.cluster.events import Events
 from provisioner.cluster.own_writes import BEHIND_SECONDS, FreshReader, OwnWrites

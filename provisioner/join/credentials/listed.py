@@ -23,8 +23,8 @@ from dataclasses import dataclass
 from datetime import datetime, timedelta
 from typing import Any, Final
 
-from provisioner.api.meta import read_time, rfc3339
-from provisioner.api.schema import GROUP
+from provisioner.api.machinery.meta import read_time, rfc3339
+from provisioner.api.machinery.schema import GROUP
 from provisioner.cluster.resources import CREDENTIALS, ROLE_BINDINGS, ROLES
 from provisioner.join.certificates.approve import MAX_EXPIRATION_SECONDS, NODE_GROUP
 

@@ -22,7 +22,7 @@ from typing import Any, Final
 
 import structlog
 
-from provisioner.api.errors import NeedsHuman
+from provisioner.api.machinery.errors import NeedsHuman
 from provisioner.join.credentials.review import (
     CredentialDenied,
     CredentialList,

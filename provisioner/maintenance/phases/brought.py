@@ -7,9 +7,9 @@ from __future__ import annotations
 
 from datetime import datetime, timedelta
 
-from provisioner.api.boot_stage import is_late
-from provisioner.api.conditions import find_condition, is_true
-from provisioner.api.meta import parse_time
+from provisioner.api.machinery.conditions import find_condition, is_true
+from provisioner.api.machinery.meta import parse_time
+from provisioner.api.servers.boot_stage import is_late
 from provisioner.maintenance.facts import MaintenanceFacts
 from provisioner.maintenance.status.record import Blocked
 from provisioner.rules.boot_order import is_ordered_boot, is_settled

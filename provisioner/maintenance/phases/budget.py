@@ -11,8 +11,8 @@ from collections.abc import Callable, Collection, Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any, Final, Literal
 
-from provisioner.api.maintenance import DISTURBING_PHASES, Maintenance, holding_maintenance
-from provisioner.api.node_pool import NodePool
+from provisioner.api.nodes.maintenance import DISTURBING_PHASES, Maintenance, holding_maintenance
+from provisioner.api.pools.node_pool import NodePool
 from provisioner.rules.amounts import resolve_amount
 from provisioner.rules.requests import age
 

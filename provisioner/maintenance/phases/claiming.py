@@ -7,9 +7,9 @@ from dataclasses import replace
 from datetime import datetime, timedelta
 from typing import Final
 
-from provisioner.api.maintenance import MaintenanceStatus, SlurmDrain
-from provisioner.api.meta import rfc3339, rfc3339_micro
-from provisioner.api.wording import some
+from provisioner.api.machinery.meta import rfc3339, rfc3339_micro
+from provisioner.api.machinery.wording import some
+from provisioner.api.nodes.maintenance import MaintenanceStatus, SlurmDrain
 from provisioner.jobs.work import EvictionBlocked, JobKind, SlurmDrained, SlurmReserved, Work
 from provisioner.maintenance.facts import MaintenanceFacts, close_reason, host_obstacle, image_obstacle, taint_value
 from provisioner.maintenance.phases.closing import record_drain

@@ -13,9 +13,9 @@ from dataclasses import replace
 from datetime import datetime, timedelta
 from typing import Final
 
-from provisioner.api.maintenance import SlurmDrain, TimelineEntry
-from provisioner.api.meta import rfc3339
-from provisioner.api.node_contract import MaintenanceEffect
+from provisioner.api.machinery.meta import rfc3339
+from provisioner.api.nodes.contract import MaintenanceEffect
+from provisioner.api.nodes.maintenance import SlurmDrain, TimelineEntry
 from provisioner.maintenance.facts import MaintenanceFacts, close_reason, taint_value
 from provisioner.maintenance.phases.blocking import obstacles
 from provisioner.maintenance.phases.kept_drain import closes, may_reopen, reopen_step

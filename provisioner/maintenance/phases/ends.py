@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from provisioner.api.maintenance import DISTURBING_PHASES, Maintenance
-from provisioner.api.meta import parse_time
+from provisioner.api.machinery.meta import parse_time
+from provisioner.api.nodes.maintenance import DISTURBING_PHASES, Maintenance
 from provisioner.maintenance.facts import MaintenanceFacts
 from provisioner.maintenance.phases.brought import is_brought
 from provisioner.maintenance.phases.verdict import Cause

@@ -11,9 +11,9 @@ from datetime import datetime
 from typing import Final
 
 from provisioner.api import NodePool, Server
-from provisioner.api.conditions import condition_of, is_true, merge_conditions
-from provisioner.api.maintenance import DISTURBING_PHASES, Maintenance, MaintenanceStatus, SlurmDrain
-from provisioner.api.meta import ConditionStatus
+from provisioner.api.machinery.conditions import condition_of, is_true, merge_conditions
+from provisioner.api.machinery.meta import ConditionStatus
+from provisioner.api.nodes.maintenance import DISTURBING_PHASES, Maintenance, MaintenanceStatus, SlurmDrain
 from provisioner.jobs.slurm.reservations import reservation_name
 from provisioner.maintenance.facts import MaintenanceFacts, NodeView
 from provisioner.maintenance.requests.effective import closing

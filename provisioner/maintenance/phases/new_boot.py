@@ -7,8 +7,8 @@ from __future__ import annotations
 
 from typing import Final
 
-from provisioner.api.conditions import find_condition
-from provisioner.api.maintenance import AGENT_METHODS
+from provisioner.api.machinery.conditions import find_condition
+from provisioner.api.nodes.maintenance import AGENT_METHODS
 from provisioner.maintenance.facts import MaintenanceFacts
 from provisioner.rules.boot_order import joined_boot_id
 

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from typing import Final
 
-from provisioner.api.maintenance import AGENT_METHODS, MaintenanceAction, RebootMethod
-from provisioner.api.node_pool import NodePool
+from provisioner.api.nodes.maintenance import AGENT_METHODS, MaintenanceAction, RebootMethod
+from provisioner.api.pools.node_pool import NodePool
 from provisioner.maintenance.facts import MaintenanceFacts, NodeView
 
 ALL_METHODS: Final[tuple[RebootMethod, ...]] = ("Kexec", "Reboot", "Reset", "PowerCycle")

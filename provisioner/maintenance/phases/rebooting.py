@@ -7,16 +7,16 @@ from dataclasses import replace
 from datetime import datetime, timedelta
 from typing import Final
 
-from provisioner.api.kernel_words import intent_arguments
-from provisioner.api.maintenance import (
+from provisioner.api.images.kernel_words import intent_arguments
+from provisioner.api.machinery.meta import parse_time, rfc3339_micro
+from provisioner.api.nodes.facts import BootIntent
+from provisioner.api.nodes.maintenance import (
     AGENT_METHODS,
     AttemptOutcome,
     MaintenanceStatus,
     RebootAttempt,
     RebootMethod,
 )
-from provisioner.api.meta import parse_time, rfc3339_micro
-from provisioner.api.node_facts import BootIntent
 from provisioner.jobs.work import Job
 from provisioner.maintenance.facts import MaintenanceFacts, attempt_obstacle, taint_value
 from provisioner.maintenance.phases.new_boot import NOT_ORDERED, awaited_order, earlier_boot, new_boot, runs_on

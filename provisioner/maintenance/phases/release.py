@@ -11,14 +11,14 @@ from dataclasses import replace
 from datetime import datetime
 from typing import Final, get_args
 
-from provisioner.api.maintenance import (
+from provisioner.api.machinery.meta import parse_time, rfc3339_micro
+from provisioner.api.nodes.maintenance import (
     SUCCEEDED,
     Maintenance,
     MaintenancePhase,
     MaintenanceStatus,
     Requestor,
 )
-from provisioner.api.meta import parse_time, rfc3339_micro
 from provisioner.cluster.source import conditions_of
 from provisioner.maintenance.facts import MaintenanceFacts, NodeView, taint_value
 from provisioner.maintenance.phases.closing import closing_effect, intended_drain

@@ -5,10 +5,10 @@ from __future__ import annotations
 from datetime import datetime, timedelta
 from typing import Final
 
-from provisioner.api.kernel_words import intent_arguments
-from provisioner.api.maintenance import MaintenanceStatus
-from provisioner.api.meta import parse_time, rfc3339
-from provisioner.api.node_facts import BootIntent
+from provisioner.api.images.kernel_words import intent_arguments
+from provisioner.api.machinery.meta import parse_time, rfc3339
+from provisioner.api.nodes.facts import BootIntent
+from provisioner.api.nodes.maintenance import MaintenanceStatus
 from provisioner.maintenance.facts import MaintenanceFacts, image_obstacle
 from provisioner.maintenance.phases.reboot_methods import possible_methods
 from provisioner.maintenance.status.record import Blocked, note

@@ -9,8 +9,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Final, Literal
 
-from provisioner.api.conditions import find_condition
-from provisioner.api.maintenance import SUCCEEDED, MaintenancePhase, MaintenanceStatus
+from provisioner.api.machinery.conditions import find_condition
+from provisioner.api.nodes.maintenance import SUCCEEDED, MaintenancePhase, MaintenanceStatus
 
 Cause = Literal[
     "Booted",

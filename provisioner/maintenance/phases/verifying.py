@@ -6,10 +6,10 @@ from dataclasses import replace
 from datetime import datetime, timedelta
 from typing import Final
 
-from provisioner.api.conditions import find_condition
-from provisioner.api.maintenance import BlockerKind, RebootAttempt
-from provisioner.api.meta import parse_time
-from provisioner.api.server_status import is_given_up
+from provisioner.api.machinery.conditions import find_condition
+from provisioner.api.machinery.meta import parse_time
+from provisioner.api.nodes.maintenance import BlockerKind, RebootAttempt
+from provisioner.api.servers.server_status import is_given_up
 from provisioner.maintenance.facts import MaintenanceFacts
 from provisioner.maintenance.phases.new_boot import is_wrong_image
 from provisioner.maintenance.phases.verdict import Cause

@@ -6,8 +6,8 @@ from dataclasses import replace
 from datetime import datetime, timedelta
 from typing import Final
 
-from provisioner.api.maintenance import MaintenanceStatus
-from provisioner.api.meta import parse_time, rfc3339, rfc3339_micro
+from provisioner.api.machinery.meta import parse_time, rfc3339, rfc3339_micro
+from provisioner.api.nodes.maintenance import MaintenanceStatus
 from provisioner.maintenance.facts import MaintenanceFacts
 from provisioner.maintenance.phases.blocking import (
     earlier_askers,

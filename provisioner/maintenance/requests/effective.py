@@ -7,9 +7,9 @@ from dataclasses import replace
 from datetime import datetime, timedelta
 
 from provisioner.api import NodePool
-from provisioner.api.maintenance import Maintenance, MaintenanceStatus, Requestor
-from provisioner.api.meta import parse_time, rfc3339, rfc3339_micro
-from provisioner.api.node_contract import MaintenanceEffect
+from provisioner.api.machinery.meta import parse_time, rfc3339, rfc3339_micro
+from provisioner.api.nodes.contract import MaintenanceEffect
+from provisioner.api.nodes.maintenance import Maintenance, MaintenanceStatus, Requestor
 from provisioner.jobs.work import Job
 from provisioner.maintenance.facts import MaintenanceFacts
 from provisioner.maintenance.status.record import note

@@ -13,9 +13,9 @@ from dataclasses import dataclass
 from datetime import datetime, timedelta
 from typing import Final
 
-from provisioner.api.maintenance import Maintenance, Requestor
-from provisioner.api.meta import parse_time, rfc3339
-from provisioner.api.node_contract import REQUEST_REFUSED
+from provisioner.api.machinery.meta import parse_time, rfc3339
+from provisioner.api.nodes.contract import REQUEST_REFUSED
+from provisioner.api.nodes.maintenance import Maintenance, Requestor
 from provisioner.maintenance.facts import NodeView
 from provisioner.maintenance.phases.verdict import Verdict, read_verdict
 from provisioner.maintenance.requests.request import (

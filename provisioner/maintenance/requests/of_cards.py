@@ -13,9 +13,9 @@ from datetime import datetime
 from typing import Final
 
 from provisioner.api import Maintenance, Server
-from provisioner.api.conditions import is_true
-from provisioner.api.maintenance import DISTURBING_PHASES, Requestor, holding_maintenance
-from provisioner.api.meta import rfc3339
+from provisioner.api.machinery.conditions import is_true
+from provisioner.api.machinery.meta import rfc3339
+from provisioner.api.nodes.maintenance import DISTURBING_PHASES, Requestor, holding_maintenance
 from provisioner.maintenance.requests.intake import FileRequestor, Withdraw, file_request
 from provisioner.rules.requests import age, entry_of, is_active, is_judged, merge
 

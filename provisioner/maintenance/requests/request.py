@@ -18,14 +18,14 @@ from dataclasses import dataclass
 from datetime import datetime, timedelta
 from typing import Any, Final
 
-from provisioner.api.maintenance import POLICIES, MaintenanceAction, MaintenancePolicy
-from provisioner.api.meta import read_time, rfc3339
-from provisioner.api.node_contract import (
+from provisioner.api.machinery.meta import read_time, rfc3339
+from provisioner.api.nodes.contract import (
     DRAIN_REQUESTED,
     POWER_CYCLE_REQUESTED,
     REBOOT_REQUESTED,
     REIMAGE_REQUESTED,
 )
+from provisioner.api.nodes.maintenance import POLICIES, MaintenanceAction, MaintenancePolicy
 from provisioner.cluster.source import conditions_of
 
 ACTION_OF: Final[dict[str, MaintenanceAction]] = {

@@ -6,8 +6,8 @@ from collections.abc import Iterable
 from datetime import datetime, timedelta
 from typing import Final
 
-from provisioner.api.maintenance import FINAL_PHASES, Maintenance
-from provisioner.api.meta import parse_time
+from provisioner.api.machinery.meta import parse_time
+from provisioner.api.nodes.maintenance import FINAL_PHASES, Maintenance
 
 KEPT_EACH: Final = 10
 KEPT_FOR: Final = timedelta(days=14)

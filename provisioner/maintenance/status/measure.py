@@ -6,8 +6,8 @@ from collections.abc import Mapping
 from datetime import datetime
 from typing import Any, Final
 
-from provisioner.api.maintenance import FINAL_PHASES, MaintenanceStatus
-from provisioner.api.meta import parse_time
+from provisioner.api.machinery.meta import parse_time
+from provisioner.api.nodes.maintenance import FINAL_PHASES, MaintenanceStatus
 from provisioner.cluster.events import Events
 from provisioner.cluster.metrics import MaintenanceMeter
 from provisioner.maintenance.phases.verdict import FINAL_PHASE_OF, read_verdict

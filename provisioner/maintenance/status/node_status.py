@@ -11,10 +11,10 @@ from dataclasses import dataclass, replace
 from datetime import datetime
 from typing import Any, Final
 
-from provisioner.api.conditions import find_condition
-from provisioner.api.maintenance import MaintenanceStatus
-from provisioner.api.meta import ConditionStatus, rfc3339
-from provisioner.api.node_contract import MAINTENANCE_CONDITIONS
+from provisioner.api.machinery.conditions import find_condition
+from provisioner.api.machinery.meta import ConditionStatus, rfc3339
+from provisioner.api.nodes.contract import MAINTENANCE_CONDITIONS
+from provisioner.api.nodes.maintenance import MaintenanceStatus
 from provisioner.cluster.source import conditions_of
 
 MAX_MESSAGE: Final = 1024

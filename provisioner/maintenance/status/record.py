@@ -11,8 +11,16 @@ from datetime import datetime, timedelta
 from itertools import takewhile
 from typing import Final
 
-from provisioner.api.conditions import condition_of, find_condition, merge_conditions
-from provisioner.api.maintenance import (
+from provisioner.api.machinery.conditions import condition_of, find_condition, merge_conditions
+from provisioner.api.machinery.meta import Condition, ConditionStatus, parse_time, rfc3339, rfc3339_micro
+from provisioner.api.nodes.contract import (
+    DRAIN_IN_PROGRESS,
+    DRAINED,
+    MAINTENANCE_CONDITIONS,
+    MAINTENANCE_IN_PROGRESS,
+    MAINTENANCE_PLANNED,
+)
+from provisioner.api.nodes.maintenance import (
     DISTURBING_PHASES,
     SUCCEEDED,
     AttemptOutcome,
@@ -23,14 +31,6 @@ from provisioner.api.maintenance import (
     MaintenanceStatus,
     RebootAttempt,
     TimelineEntry,
-)
-from provisioner.api.meta import Condition, ConditionStatus, parse_time, rfc3339, rfc3339_micro
-from provisioner.api.node_contract import (
-    DRAIN_IN_PROGRESS,
-    DRAINED,
-    MAINTENANCE_CONDITIONS,
-    MAINTENANCE_IN_PROGRESS,
-    MAINTENANCE_PLANNED,
 )
 from provisioner.maintenance.phases.verdict import FINAL_PHASE_OF, Cause
 

@@ -16,10 +16,10 @@ from ipaddress import AddressValueError, IPv4Address
 from pathlib import Path
 from typing import Any, Final
 
-from provisioner.api.codec import from_json
-from provisioner.api.dpu_network import DPUNetworkSpec
-from provisioner.api.errors import Refused
-from provisioner.api.ip_rules import FUNCTION_PATTERN
+from provisioner.api.machinery.codec import from_json
+from provisioner.api.machinery.errors import Refused
+from provisioner.api.network.dpu_network import DPUNetworkSpec
+from provisioner.api.network.ip_rules import FUNCTION_PATTERN
 from provisioner.network.agent.boot.image_cache import ImageCache
 from provisioner.network.agent.boot.own_boot import NotKnown, services_of_own_boot
 from provisioner.network.agent.boot.plane import HTTP_PORT, BootServices, is_unicast

@@ -8,7 +8,7 @@ from collections.abc import Collection, Mapping
 from dataclasses import dataclass
 from typing import Final, Literal
 
-from provisioner.api.dpu_network import DPUNetworkSpec
+from provisioner.api.network.dpu_network import DPUNetworkSpec
 from provisioner.network.agent import namespaces, nft
 from provisioner.network.agent.blame import Blame
 from provisioner.network.agent.boot.plane import BootServices, ServedBoot, booting_host

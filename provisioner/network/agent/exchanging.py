@@ -15,8 +15,8 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Final, Protocol
 
-from provisioner.api.dpu_network import DPUEvpn, DPUNetworkSpec
-from provisioner.api.wording import quantity
+from provisioner.api.machinery.wording import quantity
+from provisioner.api.network.dpu_network import DPUEvpn, DPUNetworkSpec
 from provisioner.network.agent.boot.plane import ServedBoot
 from provisioner.network.agent.dhcp.served import ServedPort
 from provisioner.network.agent.held_routes import HeldRoutes, forget, read, write

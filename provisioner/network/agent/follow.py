@@ -15,11 +15,11 @@ from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any, Final, Protocol
 
-from provisioner.api.card import CardConfiguration, CardState
-from provisioner.api.codec import from_json, to_json
-from provisioner.api.dpu_network import DPUNetworkSpec
-from provisioner.api.errors import Refused
-from provisioner.api.schema import API_VERSION
+from provisioner.api.machinery.codec import from_json, to_json
+from provisioner.api.machinery.errors import Refused
+from provisioner.api.machinery.schema import API_VERSION
+from provisioner.api.network.card import CardConfiguration, CardState
+from provisioner.api.network.dpu_network import DPUNetworkSpec
 from provisioner.network.agent.boot.plane import ServedBoot
 from provisioner.network.agent.boot.server import BootServer
 from provisioner.network.agent.card.configure import CardReport

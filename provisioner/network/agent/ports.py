@@ -16,7 +16,7 @@ from ipaddress import (
 from socket import AF_INET, AF_INET6, inet_ntop, inet_pton
 from typing import Final, NamedTuple
 
-from provisioner.api.dpu_network import DPUPort, PortRule
+from provisioner.api.network.dpu_network import DPUPort, PortRule
 
 Address = IPv4Address | IPv6Address
 Network = IPv4Network | IPv6Network

@@ -6,7 +6,7 @@ from collections.abc import Collection, Iterable, Sequence
 from dataclasses import dataclass, replace
 from ipaddress import AddressValueError, IPv4Address
 
-from provisioner.api.dpu_network import DPUVPC, DPUNetworkSpec, DPUPort
+from provisioner.api.network.dpu_network import DPUVPC, DPUNetworkSpec, DPUPort
 from provisioner.network.agent.boot.plane import BootingHost, NoPlane, read_host
 from provisioner.network.agent.ports import Port, Prefix, UnreadableValue, read_port, read_prefix
 from provisioner.network.agent.result import Problem

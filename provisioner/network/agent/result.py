@@ -8,9 +8,9 @@ from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from provisioner.api.codec import to_json
-from provisioner.api.dpu_network import DPUNetworkSpec, PortStatus
-from provisioner.api.vpc_attachment import ForwardingState
+from provisioner.api.machinery.codec import to_json
+from provisioner.api.network.dpu_network import DPUNetworkSpec, PortStatus
+from provisioner.api.network.vpc_attachment import ForwardingState
 from provisioner.network.agent.boot.plane import ServedBoot
 from provisioner.network.agent.dhcp.served import ServedPort
 

@@ -9,10 +9,10 @@ from typing import Final
 import structlog
 
 from provisioner.api import VPC, NetworkClaim, VPCAttachment
-from provisioner.api.codec import decode_shared, to_json
-from provisioner.api.conditions import find_condition
-from provisioner.api.errors import Retryable
-from provisioner.api.network_claim import ClaimHolder
+from provisioner.api.machinery.codec import decode_shared, to_json
+from provisioner.api.machinery.conditions import find_condition
+from provisioner.api.machinery.errors import Retryable
+from provisioner.api.network.network_claim import ClaimHolder
 from provisioner.cluster.client import Cluster
 from provisioner.cluster.controller import Controller
 from provisioner.cluster.events import Events

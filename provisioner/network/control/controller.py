@@ -10,7 +10,7 @@ import time
 from collections.abc import Callable
 from datetime import UTC, datetime
 
-from provisioner.api.network_pool import THE_POOL
+from provisioner.api.network.network_pool import THE_POOL
 from provisioner.cluster.client import Cluster
 from provisioner.cluster.controller import Controller, Reconcile
 from provisioner.cluster.events import Events

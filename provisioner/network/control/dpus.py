@@ -12,7 +12,7 @@ from typing import Any, Final
 import structlog
 
 from provisioner.api import DPUNetwork, Server
-from provisioner.api.errors import Refused
+from provisioner.api.machinery.errors import Refused
 from provisioner.cluster.client import Cluster
 from provisioner.cluster.controller import RESYNC_SECONDS, Controller
 from provisioner.cluster.events import Events

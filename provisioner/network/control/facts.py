@@ -8,12 +8,12 @@ from ipaddress import IPv4Address, ip_address
 from typing import TypeVar
 
 from provisioner.api import VPC, DPUNetwork, NetworkClaim, NetworkPool, SecurityGroup, Server, VPCAttachment
-from provisioner.api.card import CardConfiguration
-from provisioner.api.codec import decode_shared
-from provisioner.api.dpu_network import DPUEvpn, HostBoot
-from provisioner.api.meta import Resource
-from provisioner.api.network_claim import address_claim
-from provisioner.api.network_pool import THE_POOL
+from provisioner.api.machinery.codec import decode_shared
+from provisioner.api.machinery.meta import Resource
+from provisioner.api.network.card import CardConfiguration
+from provisioner.api.network.dpu_network import DPUEvpn, HostBoot
+from provisioner.api.network.network_claim import address_claim
+from provisioner.api.network.network_pool import THE_POOL
 from provisioner.cluster.source import Object, Source, look_up
 from provisioner.network.control.claims.allocate import versions_of
 from provisioner.network.control.compile.card import card_configuration

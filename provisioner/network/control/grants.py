@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any, Final
 
-from provisioner.api.schema import GROUP
+from provisioner.api.machinery.schema import GROUP
 from provisioner.cluster.client import Cluster
 from provisioner.cluster.own_writes import OwnWrites
 from provisioner.cluster.resources import CLUSTER_ROLE_BINDINGS, CLUSTER_ROLES, ResourceType

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from typing import Any, Final
 
 from provisioner.api import NetworkClaim
-from provisioner.api.codec import decode_shared
+from provisioner.api.machinery.codec import decode_shared
 from provisioner.cluster.source import Caches, Source, spec_of
 from provisioner.cluster.trim import without_metadata
 from provisioner.network.control.compile.security import MOST_RULE_BYTES, size_of_rule

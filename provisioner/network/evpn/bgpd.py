@@ -7,7 +7,7 @@ import json
 from pathlib import Path
 from typing import Any, Final
 
-from provisioner.api.wording import quantity
+from provisioner.api.machinery.wording import quantity
 from provisioner.network.evpn.configuration import (
     Configuration,
     Section,

@@ -6,8 +6,8 @@ import time
 from collections.abc import Iterable
 from typing import Final
 
-from provisioner.api.dpu_network import DPUNetworkSpec
-from provisioner.api.wording import quantity
+from provisioner.api.machinery.wording import quantity
+from provisioner.api.network.dpu_network import DPUNetworkSpec
 from provisioner.network.evpn.bgpd import Bgpd
 from provisioner.network.evpn.learn import (
     NOTHING_HEARD,

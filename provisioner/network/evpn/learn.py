@@ -13,7 +13,7 @@ from dataclasses import dataclass, replace
 from ipaddress import IPv4Address, IPv4Network, IPv6Network, ip_network
 from typing import Any, Final, Literal
 
-from provisioner.api.dpu_network import DPUVPC, DPUNetworkSpec, RemotePrefixes
+from provisioner.api.network.dpu_network import DPUVPC, DPUNetworkSpec, RemotePrefixes
 from provisioner.network.evpn.identity import (
     Network,
     read_communities,

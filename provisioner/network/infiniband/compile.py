@@ -12,7 +12,7 @@ from dataclasses import dataclass, replace
 from typing import Final
 
 from provisioner.api import VPC, InfiniBandFabric, NetworkClaim, NetworkPool, Server, VPCAttachment
-from provisioner.api.infiniband_network import InfiniBandNetworkSpec, Partition
+from provisioner.api.network.infiniband_network import InfiniBandNetworkSpec, Partition
 from provisioner.network.infiniband.pkeys import held_pkeys, holder_of, wants_partition
 from provisioner.rules.shares import fitting
 

@@ -8,9 +8,9 @@ from datetime import UTC, datetime
 import structlog
 
 from provisioner.api import VPC, InfiniBandFabric, InfiniBandNetwork, NetworkPool, Server, VPCAttachment
-from provisioner.api.codec import decode, decode_shared, to_json
-from provisioner.api.infiniband_network import InfiniBandNetworkSpec
-from provisioner.api.network_pool import THE_POOL
+from provisioner.api.machinery.codec import decode, decode_shared, to_json
+from provisioner.api.network.infiniband_network import InfiniBandNetworkSpec
+from provisioner.api.network.network_pool import THE_POOL
 from provisioner.cluster.client import Cluster
 from provisioner.cluster.controller import Controller
 from provisioner.cluster.events import Events

@@ -6,10 +6,10 @@ from datetime import datetime
 from typing import Any, Final
 
 from provisioner.api import Condition, InfiniBandFabric, InfiniBandNetwork
-from provisioner.api.codec import to_json
-from provisioner.api.conditions import condition_of, find_condition
-from provisioner.api.infiniband_fabric import InfiniBandFabricStatus
-from provisioner.api.wording import some
+from provisioner.api.machinery.codec import to_json
+from provisioner.api.machinery.conditions import condition_of, find_condition
+from provisioner.api.machinery.wording import some
+from provisioner.api.network.infiniband_fabric import InfiniBandFabricStatus
 from provisioner.network.infiniband.compile import LEFT_OUT, Compiled
 from provisioner.network.infiniband.report import APPLIED, DEFAULT_LIMITED
 

@@ -6,8 +6,8 @@ from collections.abc import Hashable, Iterable
 from dataclasses import dataclass
 from typing import Any, Final
 
-from provisioner.api.infiniband_fabric import THE_FABRIC
-from provisioner.api.network_pool import THE_POOL
+from provisioner.api.network.infiniband_fabric import THE_FABRIC
+from provisioner.api.network.network_pool import THE_POOL
 from provisioner.cluster.source import Caches, Object, Source, spec_of, when_changed
 from provisioner.cluster.work_queue import WorkQueue
 

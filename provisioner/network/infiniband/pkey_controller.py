@@ -10,12 +10,12 @@ from typing import Any, Final
 import structlog
 
 from provisioner.api import VPC, InfiniBandNetwork, NetworkClaim, NetworkPool
-from provisioner.api.codec import decode, decode_shared, encode, to_json
-from provisioner.api.conditions import condition_of, find_condition
-from provisioner.api.errors import Conflict
-from provisioner.api.meta import ObjectMeta, rfc3339
-from provisioner.api.network_claim import ClaimHolder, NetworkClaimSpec, NetworkClaimStatus, pkey_claim
-from provisioner.api.network_pool import THE_POOL
+from provisioner.api.machinery.codec import decode, decode_shared, encode, to_json
+from provisioner.api.machinery.conditions import condition_of, find_condition
+from provisioner.api.machinery.errors import Conflict
+from provisioner.api.machinery.meta import ObjectMeta, rfc3339
+from provisioner.api.network.network_claim import ClaimHolder, NetworkClaimSpec, NetworkClaimStatus, pkey_claim
+from provisioner.api.network.network_pool import THE_POOL
 from provisioner.cluster.client import Cluster
 from provisioner.cluster.controller import Controller
 from provisioner.cluster.events import Events

@@ -11,10 +11,10 @@ from dataclasses import dataclass
 from datetime import datetime
 
 from provisioner.api import VPC, InfiniBandNetwork, NetworkClaim
-from provisioner.api.infiniband_rules import FIRST_PKEY, LAST_PKEY
-from provisioner.api.meta import parse_time, read_time
-from provisioner.api.network_claim import ClaimHolder, pkey_claim
-from provisioner.api.network_pool import PKeyRange
+from provisioner.api.machinery.meta import parse_time, read_time
+from provisioner.api.network.infiniband_rules import FIRST_PKEY, LAST_PKEY
+from provisioner.api.network.network_claim import ClaimHolder, pkey_claim
+from provisioner.api.network.network_pool import PKeyRange
 
 MAX_WAITS: int = 8
 """Fabrics that a claim names as those that it waits for."""

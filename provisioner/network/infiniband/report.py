@@ -8,12 +8,12 @@ from datetime import datetime
 from typing import Any, Final, Literal
 
 from provisioner.api import Condition, InfiniBandNetwork
-from provisioner.api.codec import to_json
-from provisioner.api.conditions import condition_of, merge_conditions
-from provisioner.api.infiniband_network import InfiniBandNetworkStatus
-from provisioner.api.infiniband_rules import DEFAULT_PKEY
-from provisioner.api.meta import rfc3339
-from provisioner.api.wording import quantity
+from provisioner.api.machinery.codec import to_json
+from provisioner.api.machinery.conditions import condition_of, merge_conditions
+from provisioner.api.machinery.meta import rfc3339
+from provisioner.api.machinery.wording import quantity
+from provisioner.api.network.infiniband_network import InfiniBandNetworkStatus
+from provisioner.api.network.infiniband_rules import DEFAULT_PKEY
 from provisioner.network.infiniband.verify import NAMED, Findings
 
 APPLIED: Final = "Applied"

@@ -10,9 +10,9 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Final, Literal
 
-from provisioner.api.infiniband_network import InfiniBandNetworkSpec
-from provisioner.api.infiniband_rules import DEFAULT_PKEY
-from provisioner.api.wording import quantity
+from provisioner.api.machinery.wording import quantity
+from provisioner.api.network.infiniband_network import InfiniBandNetworkSpec
+from provisioner.api.network.infiniband_rules import DEFAULT_PKEY
 
 FULL: Final = 0x8000
 """Bit of full membership. The others are the P_Key."""

@@ -16,10 +16,10 @@ from typing import Any, Final, Protocol
 import structlog
 
 from provisioner.api import DPUNetwork, NetworkPool
-from provisioner.api.codec import decode_shared, to_json
-from provisioner.api.conditions import condition_of, find_condition
-from provisioner.api.errors import NotFound, ProvisionerError
-from provisioner.api.network_pool import THE_POOL
+from provisioner.api.machinery.codec import decode_shared, to_json
+from provisioner.api.machinery.conditions import condition_of, find_condition
+from provisioner.api.machinery.errors import NotFound, ProvisionerError
+from provisioner.api.network.network_pool import THE_POOL
 from provisioner.cluster.client import Cluster
 from provisioner.cluster.source import Source, look_up, spec_of
 from provisioner.network.evpn.configuration import Configuration

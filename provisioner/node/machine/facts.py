@@ -24,7 +24,7 @@ _SHORTENED_LAST = "gpus"
 
 
 def node_facts(boot: BootFacts, root: str, now: float, gpus: Mapping[str, Any] | None = None) -> dict[str, Any]:
-    """All facts, as `provisioner.api.codec.to_json` would write a NodeFacts. gpus: those of `gpus.facts`."""
+    """All facts, as `provisioner.api.machinery.codec.to_json` would write a NodeFacts. gpus: those of `gpus.facts`."""
     facts = {
         "format": FORMAT,
         "bootID": boot.boot_id,

@@ -1,4 +1,4 @@
-"""What hardware the kernel sees, from sysfs and procfs below a root; keys as `provisioner.api.node_facts` names them.
+"""What hardware the kernel sees, from sysfs and procfs below a root; keys as `provisioner.api.nodes.facts` names them.
 
 A file that is missing or says nonsense leaves its fact out: broken hardware must not silence the rest.
 """

@@ -14,7 +14,7 @@ from typing import Any, Final
 
 import sushy.exceptions
 
-from provisioner.api.server import BmcFirmware
+from provisioner.api.servers.server import BmcFirmware
 from provisioner.power.bmc.power_controller import BmcRefused, OverrideEnabled, OverrideTarget, fit
 
 READ_BACK_SECONDS: Final = (0.0, 0.5, 1.5, 3.0)

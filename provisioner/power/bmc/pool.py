@@ -9,9 +9,9 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Final
 
-from provisioner.api.errors import NotFound, Retryable
-from provisioner.api.server import BMC
-from provisioner.api.values import Secret
+from provisioner.api.machinery.errors import NotFound, Retryable
+from provisioner.api.machinery.values import Secret
+from provisioner.api.servers.server import BMC
 from provisioner.cluster.client import Cluster
 from provisioner.cluster.resources import BMC_SECRETS, SECRETS
 from provisioner.power.bmc.ipmi import IpmiPower

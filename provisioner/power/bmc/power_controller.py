@@ -15,9 +15,9 @@ from dataclasses import dataclass
 from typing import Final, Literal, Protocol
 from urllib.parse import urlsplit
 
-from provisioner.api.errors import NeedsHuman, Retryable
-from provisioner.api.server import BmcFirmware, BmcProtocol
-from provisioner.api.values import Secret
+from provisioner.api.machinery.errors import NeedsHuman, Retryable
+from provisioner.api.machinery.values import Secret
+from provisioner.api.servers.server import BmcFirmware, BmcProtocol
 from provisioner.rules.bootability import REMEDY, without_remedy
 
 ObservedPower = Literal["On", "Off"]

@@ -11,7 +11,7 @@ from typing import Any, Final
 import sushy
 import sushy.exceptions
 
-from provisioner.api.errors import Retryable
+from provisioner.api.machinery.errors import Retryable
 from provisioner.outbound.deadline import OutboundFailed
 from provisioner.power.bmc.boot_override import BootOverride
 from provisioner.power.bmc.power_controller import (

@@ -7,7 +7,7 @@ from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime, timedelta
 from typing import Final, Literal, Protocol
 
-from provisioner.api.upgrade_strategy import UpgradeStrategy
+from provisioner.api.pools.upgrade_strategy import UpgradeStrategy
 from provisioner.rollout.fleet import Member, Occupancy, PoolSnapshot
 from provisioner.rollout.interrupting import may_be_ended_from
 from provisioner.rollout.plan import plan

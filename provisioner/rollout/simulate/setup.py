@@ -6,8 +6,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import Final
 
-from provisioner.api.errors import NeedsHuman
-from provisioner.api.upgrade_strategy import Stragglers, UpgradeStrategy
+from provisioner.api.machinery.errors import NeedsHuman
+from provisioner.api.pools.upgrade_strategy import Stragglers, UpgradeStrategy
 from provisioner.rollout.room import DEFAULT_PARALLEL
 from provisioner.rollout.simulate.policy import IdleOnly, Planner, Policy
 from provisioner.rollout.simulate.run import Scenario

@@ -9,8 +9,8 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import Final
 
-from provisioner.api.documents import Unreadable, read_bytes, read_csv
-from provisioner.api.errors import NeedsHuman
+from provisioner.api.machinery.documents import Unreadable, read_bytes, read_csv
+from provisioner.api.machinery.errors import NeedsHuman
 
 COLUMNS: Final = ("timestamp", "duration", "num_gpus")
 MAX_JOBS: Final = 20_000_000

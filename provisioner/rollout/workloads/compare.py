@@ -5,9 +5,9 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Final, Literal
 
-from provisioner.api.rollout_status import JobTally
-from provisioner.api.upgrade_strategy import WorkloadGate
-from provisioner.api.wording import quantity
+from provisioner.api.machinery.wording import quantity
+from provisioner.api.pools.rollout_status import JobTally
+from provisioner.api.pools.upgrade_strategy import WorkloadGate
 from provisioner.rollout.workloads.evidence import least_difference
 
 PRESUMED_AT_MOST: Final = 0.5

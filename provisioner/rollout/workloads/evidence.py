@@ -18,7 +18,7 @@ from __future__ import annotations
 import math
 from typing import Final
 
-from provisioner.api.rollout_status import JobTally
+from provisioner.api.pools.rollout_status import JobTally
 
 _STEPS: Final = 40
 """Bisections: to 2e-12 for a difference between -1 and 1."""

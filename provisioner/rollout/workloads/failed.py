@@ -17,7 +17,7 @@ from typing import Any, Final, Protocol
 
 from cel_expr_python import cel
 
-from provisioner.api.errors import NeedsHuman
+from provisioner.api.machinery.errors import NeedsHuman
 
 NOT_THE_IMAGES_SAKE: Final = frozenset(
     {

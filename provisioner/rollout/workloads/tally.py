@@ -12,7 +12,7 @@ from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
 from typing import Final, Literal
 
-from provisioner.api.rollout_status import JobTally
+from provisioner.api.pools.rollout_status import JobTally
 from provisioner.rollout.workloads.failed import EndedWork, FailedIf
 
 SETTLE: Final = timedelta(seconds=15)

@@ -15,8 +15,8 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any, Final
 
-from provisioner.api.errors import NeedsHuman, Retryable
-from provisioner.api.schema import GROUP
+from provisioner.api.machinery.errors import NeedsHuman, Retryable
+from provisioner.api.machinery.schema import GROUP
 from provisioner.cluster.client import Cluster
 from provisioner.cluster.events import CLUSTER_SCOPED_NAMESPACE
 from provisioner.cluster.resources import ACCESS_REVIEWS, TOKEN_REVIEWS

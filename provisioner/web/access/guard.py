@@ -16,7 +16,7 @@ from urllib.parse import quote, urlsplit
 
 from flask import Flask, Response, g, redirect, request
 
-from provisioner.api.errors import Retryable
+from provisioner.api.machinery.errors import Retryable
 from provisioner.web.access.gate import Gate, NotAllowed, UnknownToken, Viewer
 
 COOKIE: Final = "__Host-provisioner-token"

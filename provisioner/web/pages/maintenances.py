@@ -7,7 +7,7 @@ from typing import Final
 from flask import Blueprint, Response, request
 
 from provisioner.api import Maintenance
-from provisioner.api.maintenance import FINAL_PHASES
+from provisioner.api.nodes.maintenance import FINAL_PHASES
 from provisioner.cluster.source import look_up, phase_of
 from provisioner.web.caches import readable
 from provisioner.web.pages.site import Site

@@ -5,7 +5,7 @@ from __future__ import annotations
 from flask import Blueprint, Response
 
 from provisioner.api import Server
-from provisioner.api.maintenance import AGENT_METHODS
+from provisioner.api.nodes.maintenance import AGENT_METHODS
 from provisioner.cluster.source import look_up
 from provisioner.web.boot_chart import boot_chart
 from provisioner.web.pages.site import Site

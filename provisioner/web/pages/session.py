@@ -7,7 +7,7 @@ from typing import Final
 
 from flask import Blueprint, Response, redirect, render_template, request
 
-from provisioner.api.errors import NeedsHuman, Retryable
+from provisioner.api.machinery.errors import NeedsHuman, Retryable
 from provisioner.web.access.gate import Gate
 from provisioner.web.access.guard import COOKIE, busy, plain_answer
 from provisioner.web.pages.site import asset_version

@@ -13,8 +13,8 @@ from typing import Any, Final
 from flask import Response, g, render_template
 from markupsafe import Markup
 
-from provisioner.api.meta import read_time, rfc3339
-from provisioner.api.wording import ago, plain, quantity, span
+from provisioner.api.machinery.meta import read_time, rfc3339
+from provisioner.api.machinery.wording import ago, plain, quantity, span
 from provisioner.cluster.leadership import NoLeader
 from provisioner.web.access.guard import Guard
 from provisioner.web.broadcast import Broadcast

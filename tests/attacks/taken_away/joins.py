@@ -6,7 +6,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from typing import Any, Final
 
-from provisioner.api.server import BootOrder
+from provisioner.api.servers.server import BootOrder
 from provisioner.join.admission.source import TrustedProxies
 from provisioner.join.admission.successor import Successor
 from provisioner.join.admission.web import OF_ALL

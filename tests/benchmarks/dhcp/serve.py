@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import sys
 
-from provisioner.api.meta import ObjectMeta
-from provisioner.api.rack import Rack, RackSpec, Subnet
-from provisioner.api.server import Server, ServerSpec, ServerStatus
+from provisioner.api.machinery.meta import ObjectMeta
+from provisioner.api.servers.rack import Rack, RackSpec, Subnet
+from provisioner.api.servers.server import Server, ServerSpec, ServerStatus
 from provisioner.boot.dhcp import DhcpConfig, DhcpServer, Observation
 from tests.benchmarks.dhcp.wire import SERVER_ADDRESS, SERVER_INTERFACE, SUBNET, reservations
 

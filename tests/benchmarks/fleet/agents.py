@@ -18,9 +18,9 @@ from pathlib import Path
 from typing import Any, Final
 
 from provisioner.api import Server
-from provisioner.api.codec import to_json
-from provisioner.api.meta import rfc3339, rfc3339_micro
-from provisioner.api.node_contract import BOOT_INTENT_ANNOTATION, BOOT_REPORT_ANNOTATION, NODE_FACTS_ANNOTATION
+from provisioner.api.machinery.codec import to_json
+from provisioner.api.machinery.meta import rfc3339, rfc3339_micro
+from provisioner.api.nodes.contract import BOOT_INTENT_ANNOTATION, BOOT_REPORT_ANNOTATION, NODE_FACTS_ANNOTATION
 from provisioner.cluster.client import Cluster
 from provisioner.cluster.informer import Informer
 from provisioner.cluster.resources import LEASES, NODE_LEASES, NODES

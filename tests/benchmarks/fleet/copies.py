@@ -15,8 +15,8 @@ from pathlib import Path
 from typing import Any, Final
 
 from provisioner.api import Server
-from provisioner.api.meta import rfc3339
-from provisioner.api.schema import API_VERSION
+from provisioner.api.machinery.meta import rfc3339
+from provisioner.api.machinery.schema import API_VERSION
 from provisioner.cluster.client import Cluster
 from provisioner.cluster.resources import NAMESPACES, NODES, PODS, of
 from tests.benchmarks.bare_writes import seconds_of_writes

@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from provisioner.api.errors import Refused
+from provisioner.api.machinery.errors import Refused
 from provisioner.boot.cache.answers import read_range
 from provisioner.boot.cache.boot_hosts import REFUSED_SECONDS, SILENT_SECONDS, BootHosts
 from provisioner.boot.cache.nginx import CacheSite, read_upstream, render_cache_nginx

@@ -15,7 +15,7 @@ from scapy.layers.l2 import CookedLinux, Dot1Q, Ether
 from scapy.packet import Raw
 from scapy.utils import PcapNgWriter, wrpcap
 
-from provisioner.api.errors import Refused
+from provisioner.api.machinery.errors import Refused
 from provisioner.boot.capture.frames import read_datagram
 from provisioner.boot.capture.read import LARGEST_FILE, MOST_MESSAGES, read_capture, read_messages
 from provisioner.boot.dhcp.wire.describe import describe_message

@@ -5,9 +5,9 @@ from __future__ import annotations
 from ipaddress import IPv4Address
 from pathlib import Path
 
-from provisioner.api.meta import ObjectMeta
-from provisioner.api.rack import Rack, RackSpec, Subnet
-from provisioner.api.server import Acceptance, Interface, Server, ServerSpec, ServerStatus
+from provisioner.api.machinery.meta import ObjectMeta
+from provisioner.api.servers.rack import Rack, RackSpec, Subnet
+from provisioner.api.servers.server import Acceptance, Interface, Server, ServerSpec, ServerStatus
 from provisioner.boot.dhcp import DhcpConfig
 from provisioner.boot.dhcp.discovery import LentAddresses
 from provisioner.boot.dhcp.inventory import Inventory

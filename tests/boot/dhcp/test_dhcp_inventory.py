@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from provisioner.api.server import Server
+from provisioner.api.servers.server import Server
 from provisioner.boot.dhcp.inventory import Delta, Inventory, KnownMachine
 from provisioner.boot.dhcp.table import ReplyTable
 from tests.boot.dhcp.messages import CONFIG, KNOWN_ADDRESS, KNOWN_MAC, address, mac_bytes, rack, server, subnet

@@ -9,7 +9,7 @@ import os
 
 import pytest
 
-from provisioner.api.errors import Refused
+from provisioner.api.machinery.errors import Refused
 from provisioner.boot.dhcp import DhcpConfig
 from provisioner.boot.dhcp.config import LONGEST_TEXT
 from provisioner.boot.dhcp.inventory import Inventory

@@ -6,7 +6,7 @@ from dataclasses import replace
 
 import pytest
 
-from provisioner.api.rack import Rack
+from provisioner.api.servers.rack import Rack
 from provisioner.boot.dhcp.inventory import Delta
 from provisioner.boot.dhcp.respond import FORWARDED
 from provisioner.boot.dhcp.sighting import observe

@@ -15,9 +15,9 @@ from typing import Any
 
 import pytest
 
-from provisioner.api.errors import NeedsHuman
-from provisioner.api.rack import Rack
-from provisioner.api.server import Server
+from provisioner.api.machinery.errors import NeedsHuman
+from provisioner.api.servers.rack import Rack
+from provisioner.api.servers.server import Server
 from provisioner.boot.dhcp import DhcpConfig, DhcpServer, Observation
 from provisioner.boot.dhcp.wire import options as opt
 from provisioner.boot.dhcp.wire.client import DhcpClient

@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 from structlog.testing import capture_logs
 
-from provisioner.api.values import MacAddress
+from provisioner.api.machinery.values import MacAddress
 from provisioner.boot.dhcp import Observation
 from provisioner.boot.dhcp import feed as dhcp_feed
 from provisioner.boot.dhcp.feed import DhcpFeed

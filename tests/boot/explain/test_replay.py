@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from provisioner.api.errors import Refused
+from provisioner.api.machinery.errors import Refused
 from provisioner.boot.capture.frames import Datagram
 from provisioner.boot.capture.read import CapturedMessage
 from provisioner.boot.dhcp.wire import options as opt

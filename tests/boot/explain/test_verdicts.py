@@ -9,9 +9,9 @@ from itertools import product
 
 import pytest
 
-from provisioner.api.node_pool import NodePoolStatus
-from provisioner.api.rollout_status import ReleasedImage
-from provisioner.api.server import BootOrder, ServerStatus
+from provisioner.api.pools.node_pool import NodePoolStatus
+from provisioner.api.pools.rollout_status import ReleasedImage
+from provisioner.api.servers.server import BootOrder, ServerStatus
 from provisioner.boot.dhcp import inventory
 from provisioner.boot.dhcp import respond as respond_module
 from provisioner.boot.dhcp.verdicts import VERDICTS

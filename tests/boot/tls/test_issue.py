@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 from click.testing import CliRunner, Result
 
-from provisioner.api.errors import NeedsHuman, Refused
+from provisioner.api.machinery.errors import NeedsHuman, Refused
 from provisioner.boot.tls import issue
 from provisioner.boot.tls.announcement import render_announcement
 from provisioner.boot.tls.files import ServerFiles, read_authority_of

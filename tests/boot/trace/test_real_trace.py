@@ -9,7 +9,7 @@ from datetime import UTC, datetime, timedelta
 import pytest
 
 from provisioner.api import Server
-from provisioner.api.trace import TRACE_ANNOTATION, TRACED_REASON, trace_value
+from provisioner.api.servers.trace import TRACE_ANNOTATION, TRACED_REASON, trace_value
 from provisioner.boot.dhcp.wire import options as opt
 from provisioner.cli.boot.trace_screen import TraceLine, told_by_event
 from provisioner.cluster.client import Cluster

@@ -6,7 +6,7 @@ from datetime import timedelta
 
 import pytest
 
-from provisioner.api.trace import LONGEST_TRACE, TRACE_ANNOTATION, read_trace, trace_value
+from provisioner.api.servers.trace import LONGEST_TRACE, TRACE_ANNOTATION, read_trace, trace_value
 from tests.boot.objects import NOON
 
 SOON = NOON + timedelta(minutes=15)

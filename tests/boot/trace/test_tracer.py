@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 
 from provisioner.api import Rack, Server
-from provisioner.api.trace import TRACE_ANNOTATION, trace_value
+from provisioner.api.servers.trace import TRACE_ANNOTATION, trace_value
 from provisioner.boot.dhcp.wire import options as opt
 from provisioner.boot.dhcp.workers.protocol import TracedPacket
 from provisioner.boot.observe.trace.followed import MOST_EVENTS, MOST_WAITING

@@ -16,8 +16,8 @@ from flask import Blueprint
 
 from lab.control_plane.ports import free_port
 from provisioner.api import Rack, Server
-from provisioner.api.codec import encode
-from provisioner.api.rack import Subnet
+from provisioner.api.machinery.codec import encode
+from provisioner.api.servers.rack import Subnet
 from provisioner.boot.dhcp import DhcpConfig
 from provisioner.boot.dhcp.wire import options as opt
 from provisioner.boot.host.service import BootService, BootSettings

@@ -7,11 +7,11 @@ from dataclasses import dataclass, field, replace
 from typing import Any
 
 from provisioner.api import Image, NodePool, Rack, Server
-from provisioner.api.dpu import DPU
-from provisioner.api.maintenance import MaintenanceStatus
-from provisioner.api.node_contract import PREPARED_ORDER_ANNOTATION
-from provisioner.api.rack import Subnet
-from provisioner.api.server import BootOrder, Interface, JoinStatus, PowerStatus, ServerStatus
+from provisioner.api.nodes.contract import PREPARED_ORDER_ANNOTATION
+from provisioner.api.nodes.maintenance import MaintenanceStatus
+from provisioner.api.servers.dpu import DPU
+from provisioner.api.servers.rack import Subnet
+from provisioner.api.servers.server import BootOrder, Interface, JoinStatus, PowerStatus, ServerStatus
 from provisioner.boot.explain.facts import BootHost, MachineObjects
 from provisioner.boot.explain.firmware import Firmware, usual_firmware
 from provisioner.boot.explain.story import tell_boot

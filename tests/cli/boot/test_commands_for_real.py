@@ -14,9 +14,9 @@ from click.testing import CliRunner, Result
 
 from lab.control_plane.plane import ControlPlane
 from provisioner.api import Image, NodePool, Rack, Server
-from provisioner.api.codec import encode
-from provisioner.api.errors import Forbidden, Refused
-from provisioner.api.trace import TRACE_ANNOTATION, TRACED_REASON, trace_value
+from provisioner.api.machinery.codec import encode
+from provisioner.api.machinery.errors import Forbidden, Refused
+from provisioner.api.servers.trace import TRACE_ANNOTATION, TRACED_REASON, trace_value
 from provisioner.boot.observe.trace.lines import SEPARATOR
 from provisioner.cli.boot import trace_command
 from provisioner.cli.boot.reading import read_boot

@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from pathlib import Path
 
-from provisioner.api.trace import LONGEST_TRACE
+from provisioner.api.servers.trace import LONGEST_TRACE
 from provisioner.boot.capture.read import LARGEST_FILE, MOST_MESSAGES
 from provisioner.boot.dhcp.verdicts import VERDICTS
 from provisioner.boot.explain.firmware import FIRMWARES

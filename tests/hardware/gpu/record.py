@@ -26,10 +26,10 @@ from ctypes import Structure, c_uint, c_ulonglong, c_void_p
 from pathlib import Path
 from typing import Any, Final
 
-from provisioner.api.codec import from_json
-from provisioner.api.gpu_settings import GpuSettings
-from provisioner.api.node_facts import NodeFacts
-from provisioner.api.pool_settings import ExpectedGpus, ExpectedInventory, VerificationSettings
+from provisioner.api.machinery.codec import from_json
+from provisioner.api.nodes.facts import NodeFacts
+from provisioner.api.pools.gpu_settings import GpuSettings
+from provisioner.api.pools.pool_settings import ExpectedGpus, ExpectedInventory, VerificationSettings
 from provisioner.health.checks.gpu.look import check_gpus
 from provisioner.node.machine.boot_facts import BootFacts
 from provisioner.node.machine.facts import node_facts, render

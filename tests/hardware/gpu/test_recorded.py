@@ -12,8 +12,8 @@ from typing import Any
 import pytest
 from prometheus_client.parser import text_string_to_metric_families
 
-from provisioner.api.codec import from_json, to_json
-from provisioner.api.node_facts import NodeFacts
+from provisioner.api.machinery.codec import from_json, to_json
+from provisioner.api.nodes.facts import NodeFacts
 from provisioner.node.machine.gpus import exposition, survey
 from provisioner.node.machine.gpus.facts import gpu_facts
 from provisioner.node.machine.gpus.kernel_log import KernelLog

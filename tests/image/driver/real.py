@@ -7,7 +7,7 @@ import hashlib
 from dataclasses import dataclass
 from pathlib import Path
 
-from provisioner.api.errors import NeedsHuman
+from provisioner.api.machinery.errors import NeedsHuman
 from provisioner.image.base import Base, build_base
 from provisioner.image.driver.build import DriverTree, build_driver
 from provisioner.image.driver.fingerprint import driver_fingerprint, tools_fingerprint

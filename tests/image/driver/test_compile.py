@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from provisioner.api.errors import NeedsHuman
+from provisioner.api.machinery.errors import NeedsHuman
 from provisioner.image.driver.compile import replace
 from provisioner.image.driver.modinfo import read_modinfo
 from provisioner.image.driver.recipe import Replacement

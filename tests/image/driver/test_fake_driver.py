@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from provisioner.api.errors import NeedsHuman, NotFound
+from provisioner.api.machinery.errors import NeedsHuman, NotFound
 from provisioner.image.driver import build
 from provisioner.image.driver.build import DriverTree, build_driver, check_versions
 from provisioner.image.driver.layer import must_resolve

@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from provisioner.api.errors import NeedsHuman
+from provisioner.api.machinery.errors import NeedsHuman
 from provisioner.image.driver.fingerprint import driver_fingerprint, modules_fingerprint, tools_fingerprint
 from provisioner.image.driver.obtain import Obtained
 from provisioner.image.driver.plan import WantedDriver

@@ -12,8 +12,8 @@ from cryptography import x509
 from cryptography.hazmat.primitives.serialization import Encoding
 from cryptography.x509.oid import ExtendedKeyUsageOID
 
-from provisioner.api.errors import NeedsHuman, NotFound, Refused
-from provisioner.api.values import Secret
+from provisioner.api.machinery.errors import NeedsHuman, NotFound, Refused
+from provisioner.api.machinery.values import Secret
 from provisioner.cli.service.image import image
 from provisioner.image.driver.sign import (
     MAGIC,

@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 from click.testing import CliRunner
 
-from provisioner.api.errors import NotFound, Refused
+from provisioner.api.machinery.errors import NotFound, Refused
 from provisioner.cli.service.image import image
 from provisioner.cli.service.image_diff import render
 from provisioner.image.finished.manifest import FileDigest, Layer, Manifest, digest_of

@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from provisioner.api.errors import Refused
+from provisioner.api.machinery.errors import Refused
 from provisioner.image.finished.manifest import FileDigest
 from provisioner.image.gates.documents.licences import licence_archive
 from provisioner.image.gates.documents.sbom import SbomContents, render_sbom

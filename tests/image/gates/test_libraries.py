@@ -6,7 +6,7 @@ import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 
-from provisioner.api.errors import Refused
+from provisioner.api.machinery.errors import Refused
 from provisioner.image.elf import read_linkage
 from provisioner.image.gates.libraries import check_libraries
 from tests.image.gates.samples import ARM64, RISCV, elf, told, tree_of

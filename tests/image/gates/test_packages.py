@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from provisioner.api.errors import Refused
+from provisioner.api.machinery.errors import Refused
 from provisioner.image.gates.licences import check_licences
 from provisioner.image.gates.packages.go_binary import GoBuild, GoModule, read_go_build, versioned
 from provisioner.image.gates.packages.installed import InstalledPackage, package_of, read_paragraphs, read_status

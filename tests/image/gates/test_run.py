@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 
 import provisioner
-from provisioner.api.errors import Refused
+from provisioner.api.machinery.errors import Refused
 from provisioner.image.finished.manifest import FileDigest
 from provisioner.image.finished.store import measure
 from provisioner.image.foreign import ForeignPrograms

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from provisioner.api.errors import Refused
+from provisioner.api.machinery.errors import Refused
 from provisioner.image.gates.read.squashfs import Squashfs, read_squashfs
 from tests.image.gates.samples import EPOCH
 from tests.tools import installed

@@ -11,7 +11,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from provisioner.api.errors import NotFound, Refused
+from provisioner.api.machinery.errors import NotFound, Refused
 from provisioner.image.gates.packages.cvss import base_score
 from provisioner.image.gates.packages.debian_version import debian_key
 from provisioner.image.gates.packages.go_binary import GoBuild, GoModule

@@ -11,9 +11,9 @@ from pathlib import Path
 import pytest
 
 from provisioner.api import Image
-from provisioner.api.errors import NeedsHuman, Retryable
-from provisioner.api.image import Artifact
-from provisioner.api.values import Sha256Digest
+from provisioner.api.images.image import Artifact
+from provisioner.api.machinery.errors import NeedsHuman, Retryable
+from provisioner.api.machinery.values import Sha256Digest
 from provisioner.boot.host.image_store import files_of, judge_image
 from provisioner.image.finished.check import check_image
 from provisioner.image.finished.publish import image_object

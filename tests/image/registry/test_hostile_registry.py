@@ -16,7 +16,7 @@ from typing import Any
 
 import pytest
 
-from provisioner.api.errors import Forbidden, NotFound, ProvisionerError, Refused, Retryable
+from provisioner.api.machinery.errors import Forbidden, NotFound, ProvisionerError, Refused, Retryable
 from provisioner.image.finished.check import Checked, check_image
 from provisioner.image.finished.sign import SecretKey
 from provisioner.image.registry.access import open_access

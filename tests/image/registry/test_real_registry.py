@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from provisioner.api.errors import Forbidden, NeedsHuman, NotFound, Refused
+from provisioner.api.machinery.errors import Forbidden, NeedsHuman, NotFound, Refused
 from provisioner.image.finished.check import check_image
 from provisioner.image.finished.sign import SecretKey
 from provisioner.image.finished.store import digest_of_folder

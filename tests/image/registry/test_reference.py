@@ -11,7 +11,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from provisioner.api.errors import NeedsHuman, NotFound, ProvisionerError, Refused
+from provisioner.api.machinery.errors import NeedsHuman, NotFound, ProvisionerError, Refused
 from provisioner.image.registry.access import open_access
 from provisioner.image.registry.challenge import Basic, Bearer, choose_challenge, parse_challenges
 from provisioner.image.registry.credentials import read_credentials

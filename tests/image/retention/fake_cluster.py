@@ -6,8 +6,8 @@ from collections.abc import Callable, Iterable
 from datetime import datetime
 from typing import Any
 
-from provisioner.api.errors import Conflict, Retryable
-from provisioner.api.meta import rfc3339
+from provisioner.api.machinery.errors import Conflict, Retryable
+from provisioner.api.machinery.meta import rfc3339
 from provisioner.cluster.client import ListResult
 from provisioner.cluster.resources import ResourceType
 

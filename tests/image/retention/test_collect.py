@@ -14,8 +14,8 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from provisioner.api.errors import NotFound, Refused, Retryable
-from provisioner.api.values import Sha256Digest
+from provisioner.api.machinery.errors import NotFound, Refused, Retryable
+from provisioner.api.machinery.values import Sha256Digest
 from provisioner.image.finished.check import check_image
 from provisioner.image.finished.sign import SecretKey
 from provisioner.image.finished.store import digest_of_folder, folder_name, locked

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from provisioner.api.errors import Retryable
+from provisioner.api.machinery.errors import Retryable
 from provisioner.image.finished.sign import SecretKey
 from provisioner.image.finished.store import digest_of_folder
 from provisioner.image.registry.access import open_access

@@ -7,7 +7,7 @@ from datetime import UTC, datetime, timedelta
 from hypothesis import given
 from hypothesis import strategies as st
 
-from provisioner.api.values import Sha256Digest
+from provisioner.api.machinery.values import Sha256Digest
 from provisioner.image.retention.decide import (
     Fate,
     PublishedImage,

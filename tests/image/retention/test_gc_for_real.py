@@ -15,11 +15,11 @@ import pytest
 
 from lab.control_plane.plane import ControlPlane
 from provisioner.api import Image, Maintenance, NodePool, Server
-from provisioner.api.codec import encode
-from provisioner.api.errors import Refused
-from provisioner.api.maintenance import MaintenanceSpec, Requestor
-from provisioner.api.meta import ObjectMeta
-from provisioner.api.node_pool import NodePoolSpec
+from provisioner.api.machinery.codec import encode
+from provisioner.api.machinery.errors import Refused
+from provisioner.api.machinery.meta import ObjectMeta
+from provisioner.api.nodes.maintenance import MaintenanceSpec, Requestor
+from provisioner.api.pools.node_pool import NodePoolSpec
 from provisioner.cluster.client import Cluster, ListResult
 from provisioner.cluster.resources import NODES, ResourceType, of
 from provisioner.image.finished.publish import publish_image

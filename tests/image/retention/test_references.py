@@ -11,8 +11,8 @@ from typing import Any
 import pytest
 
 from provisioner.api import KINDS, Maintenance, NodePool, Server
-from provisioner.api.maintenance import FINAL_PHASES
-from provisioner.api.schema import json_name
+from provisioner.api.machinery.schema import json_name
+from provisioner.api.nodes.maintenance import FINAL_PHASES
 from provisioner.image.retention.references import images_named, images_of_node
 
 

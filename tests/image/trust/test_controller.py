@@ -15,8 +15,8 @@ from click.testing import CliRunner
 
 from lab.control_plane.plane import ControlPlane
 from provisioner.api import Image
-from provisioner.api.conditions import find_condition
-from provisioner.api.errors import NotFound, ProvisionerError, Refused
+from provisioner.api.machinery.conditions import find_condition
+from provisioner.api.machinery.errors import NotFound, ProvisionerError, Refused
 from provisioner.cli.main import provisioner
 from provisioner.cluster.client import Cluster
 from provisioner.cluster.resources import CONFIG_MAPS, SYSTEM, of

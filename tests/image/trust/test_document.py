@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from provisioner.api.errors import Refused
-from provisioner.api.values import Sha256Digest
+from provisioner.api.machinery.errors import Refused
+from provisioner.api.machinery.values import Sha256Digest
 from provisioner.image.finished.sign import SecretKey
 from provisioner.image.trust.controller import read_trust
 from provisioner.image.trust.document import MOST_REVOKED, Trust, add_revoked, parse_trust

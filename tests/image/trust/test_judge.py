@@ -10,9 +10,9 @@ from typing import Any
 
 import pytest
 
-from provisioner.api.errors import Refused
-from provisioner.api.image import Artifact, Image, ImageSpec, NamedArtifact
-from provisioner.api.meta import Condition, rfc3339
+from provisioner.api.images.image import Artifact, Image, ImageSpec, NamedArtifact
+from provisioner.api.machinery.errors import Refused
+from provisioner.api.machinery.meta import Condition, rfc3339
 from provisioner.image.finished.check import check_image
 from provisioner.image.finished.manifest import Format
 from provisioner.image.finished.publish import image_object

@@ -7,8 +7,8 @@ from typing import Any
 
 import pytest
 
-from provisioner.api.errors import Conflict, Refused
-from provisioner.api.values import Sha256Digest
+from provisioner.api.machinery.errors import Conflict, Refused
+from provisioner.api.machinery.values import Sha256Digest
 from provisioner.image.trust.revoke import revoke_digest
 
 DIGEST, OTHER = Sha256Digest("sha256:" + "ab" * 32), Sha256Digest("sha256:" + "cd" * 32)

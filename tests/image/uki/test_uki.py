@@ -14,7 +14,7 @@ from click.testing import CliRunner
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from provisioner.api.errors import NeedsHuman, NotFound, Refused
+from provisioner.api.machinery.errors import NeedsHuman, NotFound, Refused
 from provisioner.attestation.authenticode import authenticode_sha256
 from provisioner.cli.main import provisioner
 from provisioner.image.finished.check import check_image

@@ -11,8 +11,8 @@ from typing import Any
 
 from lab.control_plane.plane import ControlPlane
 from provisioner.api import Maintenance
-from provisioner.api.errors import Refused
-from provisioner.api.meta import Resource
+from provisioner.api.machinery.errors import Refused
+from provisioner.api.machinery.meta import Resource
 from provisioner.cluster.client import Cluster
 from provisioner.cluster.resources import KNOWN, ResourceType, of
 from tests.cluster.fake_cluster import FakeCluster

@@ -10,7 +10,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any, Final
 
-from provisioner.api.errors import Retryable
+from provisioner.api.machinery.errors import Retryable
 from provisioner.outbound.lanes import Lanes, NeedsLane
 from tests.maintenance.chaos.story import SimulatedCrash, Story
 

@@ -15,18 +15,18 @@ from datetime import UTC, datetime, timedelta
 from typing import Any, Final
 
 from provisioner.api import Image, NodePool, Server
-from provisioner.api.codec import from_json, to_json
-from provisioner.api.errors import Conflict, NotFound
-from provisioner.api.meta import rfc3339, rfc3339_micro
-from provisioner.api.node_contract import (
+from provisioner.api.machinery.codec import from_json, to_json
+from provisioner.api.machinery.errors import Conflict, NotFound
+from provisioner.api.machinery.meta import rfc3339, rfc3339_micro
+from provisioner.api.nodes.contract import (
     BOOT_INTENT_ANNOTATION,
     BOOT_REPORT_ANNOTATION,
     NODE_FACTS_ANNOTATION,
     PREPARED_ORDER_ANNOTATION,
     VERIFICATION_TAINT,
 )
-from provisioner.api.node_facts import BootIntent, BootReport, NodeFacts, ReportState
-from provisioner.api.server import JoinStatus, Verification
+from provisioner.api.nodes.facts import BootIntent, BootReport, NodeFacts, ReportState
+from provisioner.api.servers.server import JoinStatus, Verification
 from provisioner.cluster.resources import NODES, of
 from provisioner.rules.assigned_image import current_image_name
 from provisioner.rules.pool_of_server import booting_pool_name

@@ -12,8 +12,8 @@ from dataclasses import dataclass
 from datetime import datetime, timedelta
 from typing import Any
 
-from provisioner.api.node_pool import NodePool
-from provisioner.api.server import Server
+from provisioner.api.pools.node_pool import NodePool
+from provisioner.api.servers.server import Server
 from provisioner.jobs.ended import EndedJob
 from provisioner.jobs.work import EvictionBlocked, Job, JobKind, SlurmDrained, SlurmReserved, Work
 from tests.maintenance.chaos.fake_time import FakeClock

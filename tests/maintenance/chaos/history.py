@@ -6,8 +6,8 @@ from dataclasses import dataclass, field
 from datetime import datetime
 from typing import Any
 
-from provisioner.api.maintenance import FINAL_PHASES
-from provisioner.api.meta import parse_time, rfc3339
+from provisioner.api.machinery.meta import parse_time, rfc3339
+from provisioner.api.nodes.maintenance import FINAL_PHASES
 from provisioner.rollout.standing import REQUESTOR as ROLLOUT
 from tests.maintenance.chaos.fake_time import FakeClock
 

@@ -6,8 +6,8 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Final
 
-from provisioner.api.errors import Conflict, Retryable
-from provisioner.api.node_contract import POWER_CYCLE_REQUESTED
+from provisioner.api.machinery.errors import Conflict, Retryable
+from provisioner.api.nodes.contract import POWER_CYCLE_REQUESTED
 from provisioner.maintenance.phases.verdict import Cause
 from tests.maintenance.chaos import people
 from tests.maintenance.chaos.client import Effect

@@ -5,15 +5,15 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from provisioner.api import Server
-from provisioner.api.maintenance import DISTURBING_PHASES, FINAL_PHASES
-from provisioner.api.meta import parse_time
-from provisioner.api.node_contract import (
+from provisioner.api.machinery.meta import parse_time
+from provisioner.api.nodes.contract import (
     BOOT_INTENT_ANNOTATION,
     MAINTENANCE_CONDITIONS,
     MAINTENANCE_TAINT,
     REQUEST_CONDITIONS,
     VERIFICATION_TAINT,
 )
+from provisioner.api.nodes.maintenance import DISTURBING_PHASES, FINAL_PHASES
 from provisioner.cluster.resources import of
 from tests.maintenance.chaos.history import phase_of
 

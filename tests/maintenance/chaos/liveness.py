@@ -10,8 +10,8 @@ from collections.abc import Callable, Collection
 from datetime import datetime, timedelta
 from typing import TYPE_CHECKING, Any, Final
 
-from provisioner.api.maintenance import AGENT_METHODS
-from provisioner.api.meta import parse_time
+from provisioner.api.machinery.meta import parse_time
+from provisioner.api.nodes.maintenance import AGENT_METHODS
 from provisioner.maintenance.phases.reboot_methods import ALL_METHODS
 from provisioner.maintenance.requests.request import CONDITION_OF
 from tests.maintenance.chaos.history import Asked, has_ended, phase_of, verdict_of

@@ -12,7 +12,7 @@ from datetime import datetime
 from typing import Any
 
 from provisioner.api import Image, Maintenance, NodePool, Rack, Server
-from provisioner.api.errors import NeedsHuman, Retryable
+from provisioner.api.machinery.errors import NeedsHuman, Retryable
 from provisioner.boot.orders.controller import BootController
 from provisioner.boot.orders.informers import BootInformers
 from provisioner.cluster.resources import LEASES, NODES, of

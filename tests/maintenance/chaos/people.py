@@ -6,10 +6,10 @@ import contextlib
 from typing import Any
 
 from provisioner.api import Maintenance, Server
-from provisioner.api.errors import NotFound
-from provisioner.api.maintenance import FINAL_PHASES
-from provisioner.api.meta import rfc3339
-from provisioner.api.node_contract import REQUEST_CONDITIONS
+from provisioner.api.machinery.errors import NotFound
+from provisioner.api.machinery.meta import rfc3339
+from provisioner.api.nodes.contract import REQUEST_CONDITIONS
+from provisioner.api.nodes.maintenance import FINAL_PHASES
 from provisioner.cluster.resources import NODES, of
 from provisioner.maintenance.requests.request import ACTION_OF, REQUESTOR_OF
 from tests.maintenance.chaos.accounts import PERSON

@@ -9,7 +9,7 @@ from datetime import datetime, timedelta
 from typing import Any, Final
 
 from provisioner.api import Image, Maintenance, NodePool, Server
-from provisioner.api.errors import NeedsHuman, Retryable
+from provisioner.api.machinery.errors import NeedsHuman, Retryable
 from provisioner.cli.service.groups import account_of
 from provisioner.cluster.controller import NEEDS_HUMAN_RETRY_SECONDS, Controller
 from provisioner.cluster.resources import NODES, PODS, of

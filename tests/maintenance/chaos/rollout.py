@@ -11,10 +11,10 @@ from datetime import datetime, timedelta
 from typing import Any, Final
 
 from provisioner.api import Maintenance
-from provisioner.api.codec import decode, to_json
-from provisioner.api.maintenance import Requestor
-from provisioner.api.meta import rfc3339
-from provisioner.api.node_contract import MAINTENANCE_TAINT
+from provisioner.api.machinery.codec import decode, to_json
+from provisioner.api.machinery.meta import rfc3339
+from provisioner.api.nodes.contract import MAINTENANCE_TAINT
+from provisioner.api.nodes.maintenance import Requestor
 from provisioner.rules.requests import entry_of, has_begun, is_active, place
 from tests.maintenance.chaos.accounts import PERSON
 from tests.maintenance.chaos.history import has_ended, phase_of

@@ -7,8 +7,8 @@ from dataclasses import dataclass, field, replace
 from datetime import datetime
 from typing import Any, Final
 
-from provisioner.api.meta import rfc3339
-from provisioner.api.node_contract import (
+from provisioner.api.machinery.meta import rfc3339
+from provisioner.api.nodes.contract import (
     DRAIN_REQUESTED,
     POWER_CYCLE_REQUESTED,
     REBOOT_REQUESTED,

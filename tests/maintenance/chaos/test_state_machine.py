@@ -15,8 +15,8 @@ from hypothesis import HealthCheck, seed, settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, precondition, rule
 
-from provisioner.api.errors import Conflict, Retryable
-from provisioner.api.node_contract import (
+from provisioner.api.machinery.errors import Conflict, Retryable
+from provisioner.api.nodes.contract import (
     DRAIN_REQUESTED,
     POWER_CYCLE_REQUESTED,
     REBOOT_REQUESTED,

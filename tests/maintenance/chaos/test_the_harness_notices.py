@@ -175,7 +175,7 @@ def _answers_nobody(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def _knows_no_turns(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("provisioner.api.maintenance.Requestor.has_turn", property(lambda self: True))
+    monkeypatch.setattr("provisioner.api.nodes.maintenance.Requestor.has_turn", property(lambda self: True))
 
 
 def _boots_what_waits(monkeypatch: pytest.MonkeyPatch) -> None:

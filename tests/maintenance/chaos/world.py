@@ -8,13 +8,13 @@ from datetime import UTC, datetime, timedelta
 from typing import Any, Final
 
 from provisioner.api import Image, Maintenance, NodePool, Server
-from provisioner.api.codec import encode, to_json
-from provisioner.api.maintenance import FINAL_PHASES
-from provisioner.api.meta import rfc3339
-from provisioner.api.node_contract import HOLD_TAINT, MAINTENANCE_TAINT, VERIFICATION_TAINT
-from provisioner.api.pool_settings import JobSettings, MaintenanceSettings, SlurmJobs
-from provisioner.api.server import BootOrder, JoinStatus, PowerStatus
-from provisioner.api.upgrade_strategy import UpgradeStrategy
+from provisioner.api.machinery.codec import encode, to_json
+from provisioner.api.machinery.meta import rfc3339
+from provisioner.api.nodes.contract import HOLD_TAINT, MAINTENANCE_TAINT, VERIFICATION_TAINT
+from provisioner.api.nodes.maintenance import FINAL_PHASES
+from provisioner.api.pools.pool_settings import JobSettings, MaintenanceSettings, SlurmJobs
+from provisioner.api.pools.upgrade_strategy import UpgradeStrategy
+from provisioner.api.servers.server import BootOrder, JoinStatus, PowerStatus
 from provisioner.cluster.resources import NODES, ResourceType, of
 from provisioner.join.node_object import PREPARED_ORDER_ANNOTATION, SERVER_UID_ANNOTATION
 from tests.api.objects import IMAGE_JUDGED

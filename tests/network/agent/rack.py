@@ -14,8 +14,8 @@ from typing import Any, Final
 from lab.virtual_network import rack as lab
 from lab.virtual_network.namespace import Namespace
 from lab.virtual_network.rack import Host, gateway, mac_of
-from provisioner.api.codec import to_json
-from provisioner.api.dpu_network import DPUNetworkSpec
+from provisioner.api.machinery.codec import to_json
+from provisioner.api.network.dpu_network import DPUNetworkSpec
 from provisioner.network.agent.enforce import Enforced, Enforcer
 from tests.tools import installed, need_root
 

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 
-from provisioner.api.dpu_network import DPUVPC, DPUNetworkSpec, DPUPort, PortRule, RemotePrefixes
-from provisioner.api.vpc_attachment import ForwardingState
+from provisioner.api.network.dpu_network import DPUVPC, DPUNetworkSpec, DPUPort, PortRule, RemotePrefixes
+from provisioner.api.network.vpc_attachment import ForwardingState
 from tests.network.agent.rack import gateway, mac_of
 
 BLUE, RED = 10001, 10002

@@ -8,7 +8,7 @@ from typing import Any, Literal
 
 import pytest
 
-from provisioner.api.dpu_network import DPUNetworkSpec, PortRule
+from provisioner.api.network.dpu_network import DPUNetworkSpec, PortRule
 from provisioner.network.agent.desired import UNREACHABLE_METRIC, released_state, wanted_state
 from provisioner.network.agent.naming import (
     is_ours,

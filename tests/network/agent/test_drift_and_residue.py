@@ -10,8 +10,8 @@ from pathlib import Path
 
 import pytest
 
-from provisioner.api.codec import to_json
-from provisioner.api.dpu_network import DPUNetworkSpec, PortRule
+from provisioner.api.machinery.codec import to_json
+from provisioner.api.network.dpu_network import DPUNetworkSpec, PortRule
 from provisioner.network.agent import namespaces, nft
 from provisioner.network.agent.enforce import Enforced, Enforcer
 from provisioner.network.agent.naming import GATEWAY_MAC

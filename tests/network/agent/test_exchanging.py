@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from provisioner.api.dpu_network import DPUEvpn, DPUNetworkSpec
+from provisioner.api.network.dpu_network import DPUEvpn, DPUNetworkSpec
 from provisioner.network.agent import held_routes
 from provisioner.network.agent.exchanging import ASK_SECONDS, AWAIT_SECONDS, LINGER_SECONDS, ExchangingKernel
 from provisioner.network.agent.follow import SAY_OF_ROUTES_SECONDS

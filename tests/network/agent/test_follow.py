@@ -10,8 +10,8 @@ from dataclasses import dataclass, field, replace
 from ipaddress import IPv4Address
 from typing import Any
 
-from provisioner.api.codec import to_json
-from provisioner.api.dpu_network import DPUNetworkSpec, HostBoot, PortStatus
+from provisioner.api.machinery.codec import to_json
+from provisioner.api.network.dpu_network import DPUNetworkSpec, HostBoot, PortStatus
 from provisioner.network.agent.boot.plane import BootingHost, ServedBoot
 from provisioner.network.agent.dhcp.served import ServedPort
 from provisioner.network.agent.follow import LOOK_SECONDS, SAY_AGAIN_SECONDS, Agent

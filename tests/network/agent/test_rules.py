@@ -6,7 +6,7 @@ import json
 
 import pytest
 
-from provisioner.api.dpu_network import PortRule
+from provisioner.api.network.dpu_network import PortRule
 from provisioner.network.agent import nft
 from provisioner.network.agent.naming import TABLE
 from provisioner.network.agent.netlink.tables import chain_devices

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from provisioner.api.dpu_network import PortRule
+from provisioner.api.network.dpu_network import PortRule
 from tests.network.agent.rack import DPU, Rack
 from tests.network.agent.specs import BLUE, ONE, RED, TWO, port, spec, vpc
 

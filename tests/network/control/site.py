@@ -6,9 +6,9 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from provisioner.api import VPC, DPUNetwork, NetworkClaim, NetworkPool, SecurityGroup, Server, VPCAttachment
-from provisioner.api.codec import decode
-from provisioner.api.conditions import find_condition
-from provisioner.api.errors import ProvisionerError
+from provisioner.api.machinery.codec import decode
+from provisioner.api.machinery.conditions import find_condition
+from provisioner.api.machinery.errors import ProvisionerError
 from provisioner.cluster.client import Cluster
 from provisioner.cluster.resources import NAMESPACES, of
 from tests.inventory.site import eventually

@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from provisioner.api.network_pool import VNIRange
+from provisioner.api.network.network_pool import VNIRange
 from provisioner.network.control.claims.allocate import (
     choose_address,
     choose_vni,

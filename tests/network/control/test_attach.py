@@ -7,7 +7,7 @@ import random
 import pytest
 
 from provisioner.api import VPC, DPUNetwork, NetworkClaim, NetworkPool, SecurityGroup, Server, VPCAttachment
-from provisioner.api.errors import Refused
+from provisioner.api.machinery.errors import Refused
 from provisioner.cluster.resources import CLUSTER_ROLE_BINDINGS, CLUSTER_ROLES, of
 from provisioner.network.control.grants import Grants
 from tests.network.control import objects

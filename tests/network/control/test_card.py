@@ -7,8 +7,8 @@ from typing import Any
 import pytest
 
 from provisioner.api import Server
-from provisioner.api.card import CardConfiguration, CardSetting
-from provisioner.api.codec import decode
+from provisioner.api.machinery.codec import decode
+from provisioner.api.network.card import CardConfiguration, CardSetting
 from provisioner.network.control.compile.card import card_configuration
 from provisioner.network.control.dpus import canonical
 from tests.network.control.objects import card, pool

@@ -8,7 +8,7 @@ from datetime import UTC, datetime
 import pytest
 
 from provisioner.api import NetworkClaim
-from provisioner.api.network_claim import ClaimHolder
+from provisioner.api.network.network_claim import ClaimHolder
 from provisioner.cluster.own_writes import OwnWrites
 from provisioner.cluster.resources import of
 from provisioner.network.control.claims.claimer import Claimer

@@ -13,8 +13,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from provisioner.api import VPC, SecurityGroup
-from provisioner.api.codec import decode, to_json
-from provisioner.api.vpc import VPCRoute
+from provisioner.api.machinery.codec import decode, to_json
+from provisioner.api.network.vpc import VPCRoute
 from provisioner.network.control.compile import peers as peers_module
 from provisioner.network.control.compile import room
 from provisioner.network.control.compile.compile import compile_network, to_object

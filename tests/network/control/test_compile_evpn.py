@@ -8,8 +8,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from provisioner.api import DPUNetwork, NetworkPool, VPCAttachment
-from provisioner.api.codec import to_json
-from provisioner.api.dpu_network import DPUEvpn, DPUNetworkSpec
+from provisioner.api.machinery.codec import to_json
+from provisioner.api.network.dpu_network import DPUEvpn, DPUNetworkSpec
 from provisioner.cluster.resources import of
 from provisioner.network.control.compile.compile import compile_network, to_object
 from provisioner.network.control.compile.view import VPCView

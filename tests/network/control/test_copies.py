@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from provisioner.api import SecurityGroup
-from provisioner.api.codec import decode
+from provisioner.api.machinery.codec import decode
 from provisioner.network.control.compile.security import MOST_RULE_BYTES, rules_of, size_of
 from provisioner.network.control.informers import trim_group
 

@@ -8,8 +8,8 @@ from ipaddress import ip_address
 import pytest
 
 from provisioner.api import DPUNetwork, NetworkClaim, VPCAttachment
-from provisioner.api.errors import Conflict, Retryable
-from provisioner.api.network_claim import address_claim
+from provisioner.api.machinery.errors import Conflict, Retryable
+from provisioner.api.network.network_claim import address_claim
 from provisioner.cluster.resources import of
 from tests.network.control.objects import attachment, group, pool, rule, vpc
 from tests.network.control.world import Killed, World

@@ -12,7 +12,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from provisioner.api import VPC, SecurityGroup, VPCAttachment
-from provisioner.api.codec import decode
+from provisioner.api.machinery.codec import decode
 from provisioner.network.agent.ports import read_port
 from provisioner.network.agent.rules.security_group import egress_chain, ingress_chain
 from provisioner.network.control.compile.compile import compile_network

@@ -19,7 +19,7 @@ import pytest
 
 from lab.control_plane.kubelet_files import join_as
 from provisioner.api import VPC, DPUNetwork, Server, VPCAttachment
-from provisioner.api.dpu_network import DPUNetworkSpec
+from provisioner.api.network.dpu_network import DPUNetworkSpec
 from provisioner.cluster.resources import of
 from provisioner.network.agent.boot.plane import ServedBoot
 from provisioner.network.agent.dhcp.served import ServedPort

@@ -15,9 +15,9 @@ from provisioner.api import (
     Server,
     VPCAttachment,
 )
-from provisioner.api.codec import decode
-from provisioner.api.conditions import find_condition
-from provisioner.api.meta import Resource
+from provisioner.api.machinery.codec import decode
+from provisioner.api.machinery.conditions import find_condition
+from provisioner.api.machinery.meta import Resource
 from provisioner.cluster.controller import Controller
 from provisioner.cluster.resources import CLUSTER_ROLE_BINDINGS, CLUSTER_ROLES, NAMESPACES, ResourceType, of
 from provisioner.network.control.controller import NetworkInformers, build_network_controllers

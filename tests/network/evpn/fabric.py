@@ -11,7 +11,7 @@ from contextlib import contextmanager
 from dataclasses import replace
 from pathlib import Path
 
-from provisioner.api.dpu_network import DPUNetworkSpec
+from provisioner.api.network.dpu_network import DPUNetworkSpec
 from provisioner.network.agent.result import Enforced
 from provisioner.network.evpn.bgpd import PROGRAM, Bgpd, command
 from provisioner.network.evpn.configuration import Configuration

@@ -11,7 +11,7 @@ from typing import Any
 from hypothesis import given
 from hypothesis import strategies as st
 
-from provisioner.api.dpu_network import DPUNetworkSpec
+from provisioner.api.network.dpu_network import DPUNetworkSpec
 from provisioner.network.evpn import learn as module
 from provisioner.network.evpn.identity import communities
 from provisioner.network.evpn.learn import EvpnRoute, HeardRoutes, Learned, RefusedRoute, read_heard

@@ -7,9 +7,9 @@ from datetime import UTC, datetime
 from typing import Any, Final
 
 from provisioner.api import VPC, InfiniBandFabric, InfiniBandNetwork, NetworkClaim, NetworkPool, Server, VPCAttachment
-from provisioner.api.codec import decode
-from provisioner.api.infiniband_network import Partition
-from provisioner.api.network_claim import pkey_claim
+from provisioner.api.machinery.codec import decode
+from provisioner.api.network.infiniband_network import Partition
+from provisioner.api.network.network_claim import pkey_claim
 
 NOON: Final = datetime(2026, 1, 2, 12, 0, 0, tzinfo=UTC)
 API: Final = "provisioner.dev/v1alpha1"

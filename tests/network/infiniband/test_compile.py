@@ -6,7 +6,7 @@ import json
 from typing import Any
 
 from provisioner.api import InfiniBandFabric
-from provisioner.api.codec import to_json
+from provisioner.api.machinery.codec import to_json
 from provisioner.network.infiniband.compile import Compiled, compile_network
 from provisioner.network.infiniband.fabric_status import fabric_status
 from tests.network.infiniband.site import NOON, attachment, claim, fabric, guid, pool, server, vpc

@@ -21,9 +21,9 @@ from provisioner.api import (
     Server,
     VPCAttachment,
 )
-from provisioner.api.conditions import find_condition
-from provisioner.api.infiniband_network import Partition
-from provisioner.api.network_claim import pkey_claim
+from provisioner.api.machinery.conditions import find_condition
+from provisioner.api.network.infiniband_network import Partition
+from provisioner.api.network.network_claim import pkey_claim
 from provisioner.cluster.informer import Informer
 from provisioner.cluster.resources import FABRIC_SECRETS, NAMESPACES, SECRETS, of
 from provisioner.network.infiniband.controller import InfiniBandInformers, build_infiniband_controllers

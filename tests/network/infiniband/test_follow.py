@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from provisioner.api.codec import encode
+from provisioner.api.machinery.codec import encode
 from provisioner.cluster.source import Object
 from provisioner.cluster.work_queue import WorkQueue
 from provisioner.network.infiniband.follow import FabricQueues, FollowFabrics, InfiniBandInformers

@@ -9,9 +9,9 @@ from typing import Any, cast
 import pytest
 
 from provisioner.api import Condition, InfiniBandNetwork
-from provisioner.api.codec import encode
-from provisioner.api.conditions import find_condition
-from provisioner.api.errors import Refused, Retryable
+from provisioner.api.machinery.codec import encode
+from provisioner.api.machinery.conditions import find_condition
+from provisioner.api.machinery.errors import Refused, Retryable
 from provisioner.cluster.client import Cluster
 from provisioner.cluster.source import Snapshot
 from provisioner.network.infiniband.compile import compile_network

@@ -6,8 +6,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from provisioner.api.errors import Refused
-from provisioner.api.infiniband_network import InfiniBandNetworkSpec, Partition
+from provisioner.api.machinery.errors import Refused
+from provisioner.api.network.infiniband_network import InfiniBandNetworkSpec, Partition
 from provisioner.network.infiniband.opensm.agent import decide_file
 from provisioner.network.infiniband.opensm.partitions_file import LINE_CHARACTERS, file_state, parse, render
 from tests.network.infiniband.site import guid, network, partition

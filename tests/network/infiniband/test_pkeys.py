@@ -7,8 +7,8 @@ from typing import Any
 import pytest
 
 from provisioner.api import InfiniBandNetwork
-from provisioner.api.network_claim import pkey_claim
-from provisioner.api.network_pool import PKeyRange
+from provisioner.api.network.network_claim import pkey_claim
+from provisioner.api.network.network_pool import PKeyRange
 from provisioner.network.infiniband.pkeys import (
     choose_pkey,
     count_pkeys,

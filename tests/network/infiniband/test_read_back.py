@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from provisioner.api.errors import NeedsHuman
+from provisioner.api.machinery.errors import NeedsHuman
 from provisioner.network.infiniband.opensm.pkey_tables import read_table
 from provisioner.network.infiniband.opensm.read_back import Diagnostics, ReadBackFailed, read_ports, read_tables
 from provisioner.network.infiniband.opensm.subnet_manager import NotRunning, read_file, replace_file, tell_to_read

@@ -13,7 +13,7 @@ from provisioner.api import (
     Server,
     VPCAttachment,
 )
-from provisioner.api.codec import encode
+from provisioner.api.machinery.codec import encode
 from provisioner.cluster.resources import NAMESPACES, of
 from provisioner.network.infiniband.follow import InfiniBandInformers
 from provisioner.network.infiniband.pkey_controller import PKeyReleases, PKeys

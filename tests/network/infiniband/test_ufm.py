@@ -8,9 +8,9 @@ from typing import Any
 
 import pytest
 
-from provisioner.api.infiniband_network import InfiniBandNetworkSpec, Partition
-from provisioner.api.network_pool import PKeyRange
-from provisioner.api.values import Secret
+from provisioner.api.machinery.values import Secret
+from provisioner.api.network.infiniband_network import InfiniBandNetworkSpec, Partition
+from provisioner.api.network.network_pool import PKeyRange
 from provisioner.network.infiniband.ufm import rest as rest_module
 from provisioner.network.infiniband.ufm.controller import carry_out
 from provisioner.network.infiniband.ufm.plan import UfmStep, knows, plan_steps, view_of

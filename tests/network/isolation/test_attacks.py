@@ -18,7 +18,7 @@ from scapy.layers.l2 import ARP, Ether
 from scapy.layers.vxlan import VXLAN
 from scapy.packet import Packet
 
-from provisioner.api.dpu_network import DPUVPC, DPUPort
+from provisioner.api.network.dpu_network import DPUVPC, DPUPort
 from provisioner.network.agent.naming import GATEWAY_MAC, router_mac
 from tests.inventory.site import eventually
 from tests.network.agent.rack import DOMAINS, DPU, Host, Namespace, Rack, mac_of

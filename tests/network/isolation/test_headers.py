@@ -18,7 +18,7 @@ from scapy.layers.inet6 import (
 )
 from scapy.packet import Packet, Raw
 
-from provisioner.api.dpu_network import PortRule
+from provisioner.api.network.dpu_network import PortRule
 from tests.network.agent.rack import DPU, Rack, mac_of
 from tests.network.agent.specs import BLUE, ONE, TWO, port, spec, vpc
 from tests.network.isolation.frames import MARK, count_heard, ear, frame, is_heard, send

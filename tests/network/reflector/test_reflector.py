@@ -8,8 +8,8 @@ from datetime import UTC, datetime
 from typing import Any
 
 from provisioner.api import DPUNetwork, NetworkPool
-from provisioner.api.codec import decode, to_json
-from provisioner.api.dpu_network import DPUNetworkSpec
+from provisioner.api.machinery.codec import decode, to_json
+from provisioner.api.network.dpu_network import DPUNetworkSpec
 from provisioner.cluster.resources import of
 from provisioner.network.evpn.configuration import Configuration
 from provisioner.network.evpn.reflector import ReflectorClient

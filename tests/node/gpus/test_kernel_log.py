@@ -7,8 +7,8 @@ from typing import Any
 
 import pytest
 
-from provisioner.api.gpu_settings import GpuSettings
-from provisioner.api.node_facts import GpuDriverFacts, GpuXidFacts, NodeFacts
+from provisioner.api.nodes.facts import GpuDriverFacts, GpuXidFacts, NodeFacts
+from provisioner.api.pools.gpu_settings import GpuSettings
 from provisioner.health.checks.finding import Finding
 from provisioner.health.checks.gpu.errors import check_errors
 from provisioner.node.machine.gpus.facts import gpu_facts

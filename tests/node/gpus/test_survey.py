@@ -11,10 +11,10 @@ from typing import Any
 
 import pytest
 
-from provisioner.api.codec import from_json, to_json
-from provisioner.api.gpu_settings import GpuSettings
-from provisioner.api.node_facts import NodeFacts
-from provisioner.api.pool_settings import ExpectedGpus, ExpectedInventory, VerificationSettings
+from provisioner.api.machinery.codec import from_json, to_json
+from provisioner.api.nodes.facts import NodeFacts
+from provisioner.api.pools.gpu_settings import GpuSettings
+from provisioner.api.pools.pool_settings import ExpectedGpus, ExpectedInventory, VerificationSettings
 from provisioner.health.checks.finding import Finding
 from provisioner.health.checks.gpu.look import check_gpus
 from provisioner.node.machine.facts import MAX_BYTES, is_news, node_facts, render

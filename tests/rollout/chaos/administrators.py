@@ -6,8 +6,8 @@ from datetime import datetime, timedelta
 from typing import Any
 
 from provisioner.api import NodePool, Server
-from provisioner.api.meta import parse_time, rfc3339
-from provisioner.api.node_contract import HOLD_REQUESTED
+from provisioner.api.machinery.meta import parse_time, rfc3339
+from provisioner.api.nodes.contract import HOLD_REQUESTED
 from provisioner.cluster.resources import NODES, of
 from tests.maintenance.chaos.world import World
 

@@ -9,9 +9,9 @@ from datetime import timedelta
 from typing import Any, Final
 
 from provisioner.api import NodePool, Server
-from provisioner.api.codec import decode_shared
-from provisioner.api.maintenance import DISTURBING_PHASES
-from provisioner.api.meta import parse_time
+from provisioner.api.machinery.codec import decode_shared
+from provisioner.api.machinery.meta import parse_time
+from provisioner.api.nodes.maintenance import DISTURBING_PHASES
 from provisioner.cluster.resources import of
 from provisioner.rollout.standing import OUT_SECONDS
 from tests.maintenance.chaos import invariants, liveness

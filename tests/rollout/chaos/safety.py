@@ -18,10 +18,10 @@ from datetime import datetime, timedelta
 from typing import Any, Final
 
 from provisioner.api import Maintenance, NodePool, Server
-from provisioner.api.codec import decode_shared
-from provisioner.api.maintenance import DISTURBING_PHASES, FINAL_PHASES
-from provisioner.api.meta import parse_time
-from provisioner.api.upgrade_strategy import UpgradeStrategy
+from provisioner.api.machinery.codec import decode_shared
+from provisioner.api.machinery.meta import parse_time
+from provisioner.api.nodes.maintenance import DISTURBING_PHASES, FINAL_PHASES
+from provisioner.api.pools.upgrade_strategy import UpgradeStrategy
 from provisioner.cluster.resources import of
 from provisioner.rollout.standing import OUT_SECONDS, REQUESTOR
 from provisioner.rules.amounts import resolve_amount

@@ -7,8 +7,8 @@ from dataclasses import dataclass, field, replace
 from datetime import datetime
 from typing import Any, Final
 
-from provisioner.api.node_contract import REBOOT_REQUESTED
-from provisioner.api.upgrade_strategy import Canary, DomainCap, Stragglers, UpgradeDeadline, UpgradeStrategy, Wave
+from provisioner.api.nodes.contract import REBOOT_REQUESTED
+from provisioner.api.pools.upgrade_strategy import Canary, DomainCap, Stragglers, UpgradeDeadline, UpgradeStrategy, Wave
 from tests.maintenance.chaos import people
 from tests.maintenance.chaos.accounts import Accounts
 from tests.maintenance.chaos.fake_workloads import FakeJob

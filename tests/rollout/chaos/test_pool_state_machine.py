@@ -14,9 +14,9 @@ from hypothesis import HealthCheck, seed, settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, precondition, rule
 
-from provisioner.api.errors import Conflict, Retryable
-from provisioner.api.node_contract import REBOOT_REQUESTED
-from provisioner.api.upgrade_strategy import UpgradeDeadline, Wave
+from provisioner.api.machinery.errors import Conflict, Retryable
+from provisioner.api.nodes.contract import REBOOT_REQUESTED
+from provisioner.api.pools.upgrade_strategy import UpgradeDeadline, Wave
 from tests.maintenance.chaos import people
 from tests.maintenance.chaos.client import Effect
 from tests.maintenance.chaos.fake_workloads import FakeJob

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any, Final
 
-from provisioner.api.node_contract import POWER_CYCLE_REQUESTED, REBOOT_REQUESTED, REIMAGE_REQUESTED
+from provisioner.api.nodes.contract import POWER_CYCLE_REQUESTED, REBOOT_REQUESTED, REIMAGE_REQUESTED
 from tests.maintenance.chaos import people
 from tests.maintenance.chaos.fake_workloads import FakeJob
 from tests.maintenance.chaos.injections import INJECTIONS, Injection

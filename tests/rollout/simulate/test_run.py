@@ -8,8 +8,8 @@ from typing import Any
 
 import pytest
 
-from provisioner.api.errors import NeedsHuman
-from provisioner.api.upgrade_strategy import Canary, Stragglers, UpgradeDeadline, UpgradeStrategy
+from provisioner.api.machinery.errors import NeedsHuman
+from provisioner.api.pools.upgrade_strategy import Canary, Stragglers, UpgradeDeadline, UpgradeStrategy
 from provisioner.rollout.simulate.figures import Delay, compare
 from provisioner.rollout.simulate.policy import IdleOnly, Planner, Policy
 from provisioner.rollout.simulate.run import REACTION_SECONDS, Scenario, simulate

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from provisioner.api.errors import NeedsHuman
+from provisioner.api.machinery.errors import NeedsHuman
 from provisioner.rollout.simulate.trace import TraceJob, mean_gpus, read_trace, scale_trace
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from statistics import NormalDist
 
-from provisioner.api.rollout_status import JobTally
+from provisioner.api.pools.rollout_status import JobTally
 
 
 def newcombe(old: JobTally, new: JobTally, confidence: float) -> tuple[float, float]:

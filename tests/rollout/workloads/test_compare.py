@@ -12,8 +12,8 @@ from typing import Any
 
 import pytest
 
-from provisioner.api.rollout_status import JobTally
-from provisioner.api.upgrade_strategy import WorkloadGate
+from provisioner.api.pools.rollout_status import JobTally
+from provisioner.api.pools.upgrade_strategy import WorkloadGate
 from provisioner.rollout.workloads.compare import PRESUMED_AT_MOST, WorkloadVerdict, compare
 from provisioner.rollout.workloads.evidence import evidence_against
 from tests.rollout.workloads.newcombe import newcombe

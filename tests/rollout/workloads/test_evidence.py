@@ -10,7 +10,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from provisioner.api.rollout_status import JobTally
+from provisioner.api.pools.rollout_status import JobTally
 from provisioner.rollout.workloads.evidence import evidence_against, least_difference
 from tests.rollout.workloads.newcombe import newcombe
 

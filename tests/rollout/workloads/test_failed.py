@@ -10,7 +10,7 @@ import pytest
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
-from provisioner.api.errors import NeedsHuman
+from provisioner.api.machinery.errors import NeedsHuman
 from provisioner.rollout.workloads.failed import MAX_TEXT, JobOutcome, compile_failed_if
 from tests.rollout.workloads.ended import ended
 

@@ -7,9 +7,9 @@ from datetime import datetime, timedelta
 from typing import Any
 
 from provisioner.api import NodePool
-from provisioner.api.meta import parse_time, rfc3339
-from provisioner.api.rollout_status import JobTally, RolloutStatus, RolloutStop
-from provisioner.api.upgrade_strategy import UpgradeStrategy, WorkloadGate
+from provisioner.api.machinery.meta import parse_time, rfc3339
+from provisioner.api.pools.rollout_status import JobTally, RolloutStatus, RolloutStop
+from provisioner.api.pools.upgrade_strategy import UpgradeStrategy, WorkloadGate
 from provisioner.rollout.gate import RECOUNT_BEFORE, counted_before, new_since, weigh
 from provisioner.rollout.workloads.tally import Tallied
 from tests.boot import objects

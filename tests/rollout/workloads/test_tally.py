@@ -7,7 +7,7 @@ from datetime import timedelta
 
 import pytest
 
-from provisioner.api.rollout_status import JobTally
+from provisioner.api.pools.rollout_status import JobTally
 from provisioner.rollout.workloads.failed import compile_failed_if
 from provisioner.rollout.workloads.tally import NOTHING, SETTLE, Tallied, image_of, tally
 from tests.rollout.workloads.ended import NOON, Ended, after, ended

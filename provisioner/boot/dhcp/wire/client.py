@@ -10,7 +10,7 @@ from enum import IntEnum
 from functools import lru_cache
 from typing import Final, NamedTuple
 
-from provisioner.api.server import Architecture
+from provisioner.api.servers.server import Architecture
 
 
 class DhcpClient(IntEnum):

@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 from datetime import datetime
 from typing import Any, Final
 
-from provisioner.api.wording import quantity
+from provisioner.api.machinery.wording import quantity
 from provisioner.boot.observe.trace.lines import SEPARATOR
 from provisioner.rules.rate import TokenBucket
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 
-from provisioner.api.node_facts import GpuFacts
+from provisioner.api.nodes.facts import GpuFacts
 from provisioner.health.checks.finding import Finding, wrong
 
 

@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Final
 
-from provisioner.api.gpu_settings import GpuSettings
-from provisioner.api.node_facts import GpuDriverFacts, NodeFacts, PciFacts
-from provisioner.api.wording import quantity
+from provisioner.api.machinery.wording import quantity
+from provisioner.api.nodes.facts import GpuDriverFacts, NodeFacts, PciFacts
+from provisioner.api.pools.gpu_settings import GpuSettings
 from provisioner.health.checks.finding import Finding, fine, not_yet, wrong
 
 NAME: Final = "GPUDriver"

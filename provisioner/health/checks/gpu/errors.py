@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from provisioner.api.gpu_settings import GpuSettings
-from provisioner.api.node_facts import GpuXidFacts, NodeFacts
+from provisioner.api.nodes.facts import GpuXidFacts, NodeFacts
+from provisioner.api.pools.gpu_settings import GpuSettings
 from provisioner.health.checks.finding import Finding, fine, wrong
 from provisioner.health.checks.gpu.xids import XIDS, Action
 

@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Final
 
-from provisioner.api.gpu_settings import GpuSettings
-from provisioner.api.node_facts import GpuDriverFacts, GpuFacts
-from provisioner.api.wording import quantity
+from provisioner.api.machinery.wording import quantity
+from provisioner.api.nodes.facts import GpuDriverFacts, GpuFacts
+from provisioner.api.pools.gpu_settings import GpuSettings
 from provisioner.health.checks.finding import Finding, fine, wrong
 
 NAME: Final = "GPUFabric"

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from provisioner.api.gpu_settings import GpuSettings
-from provisioner.api.node_facts import GpuFacts
-from provisioner.api.wording import quantity
+from provisioner.api.machinery.wording import quantity
+from provisioner.api.nodes.facts import GpuFacts
+from provisioner.api.pools.gpu_settings import GpuSettings
 from provisioner.health.checks.finding import Finding, fine
 from provisioner.health.checks.gpu.affected import some
 

@@ -8,9 +8,9 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Final
 
-from provisioner.api.gpu_settings import GpuSettings
-from provisioner.api.node_facts import NodeFacts
-from provisioner.api.pool_settings import ExpectedGpus, VerificationSettings
+from provisioner.api.nodes.facts import NodeFacts
+from provisioner.api.pools.gpu_settings import GpuSettings
+from provisioner.api.pools.pool_settings import ExpectedGpus, VerificationSettings
 from provisioner.health.checks.finding import Finding
 from provisioner.health.checks.gpu.clocks import check_clocks
 from provisioner.health.checks.gpu.driver import check_driver

@@ -7,7 +7,7 @@ import re
 from pathlib import Path
 from typing import Final
 
-from provisioner.api.errors import NotFound, Refused
+from provisioner.api.machinery.errors import NotFound, Refused
 from provisioner.image.finished import store
 from provisioner.image.finished.manifest import MANIFEST, SIGNATURE, FileDigest, Manifest, decode, digest_of
 from provisioner.image.finished.sign import PublicKey

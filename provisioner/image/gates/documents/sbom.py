@@ -15,7 +15,7 @@ from dataclasses import dataclass
 from typing import Any, Final
 from urllib.parse import quote
 
-from provisioner.api.server import Architecture
+from provisioner.api.servers.server import Architecture
 from provisioner.image.finished.manifest import FileDigest
 from provisioner.image.gates.packages.go_binary import GoBuild, GoModule
 from provisioner.image.gates.packages.installed import InstalledPackage

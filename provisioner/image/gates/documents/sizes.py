@@ -7,7 +7,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import asdict, dataclass
 from typing import Any, Final
 
-from provisioner.api.errors import Refused
+from provisioner.api.machinery.errors import Refused
 
 _FORMAT: Final = 1
 _MAX_BYTES: Final = 16 << 20

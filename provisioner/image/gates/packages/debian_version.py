@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from typing import Final
 
-from provisioner.api.errors import Refused
+from provisioner.api.machinery.errors import Refused
 
 _PART: Final = re.compile(r"([^0-9]*)([0-9]*)")
 _ALLOWED: Final = re.compile(r"(?:(\d{1,9}):)?([0-9A-Za-z.+~:-]+?)(?:-([0-9A-Za-z.+~]+))?")

@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Final
 
-from provisioner.api.errors import Refused
+from provisioner.api.machinery.errors import Refused
 
 _FIELD: Final = re.compile(r"([!-9;-~]+):[ \t]*(.*)")
 _SOURCE: Final = re.compile(r"(\S+)(?: \((\S+)\))?")

@@ -12,8 +12,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Final
 
-from provisioner.api.documents import Unreadable, read_json
-from provisioner.api.errors import NotFound, Refused
+from provisioner.api.machinery.documents import Unreadable, read_json
+from provisioner.api.machinery.errors import NotFound, Refused
 from provisioner.image.gates.packages.cvss import base_score
 from provisioner.image.gates.packages.debian_version import debian_key
 from provisioner.image.gates.packages.semantic_version import semantic_key

@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from typing import Final
 
-from provisioner.api.errors import Refused
+from provisioner.api.machinery.errors import Refused
 
 _VERSION: Final = re.compile(r"v?(\d{1,9})(?:\.(\d{1,9}))?(?:\.(\d{1,9}))?(?:-([0-9A-Za-z.-]+))?(?:\+[0-9A-Za-z.-]*)?")
 _TOOLCHAIN: Final = re.compile(r"(\d+\.\d+)(rc|beta)(\d+)")

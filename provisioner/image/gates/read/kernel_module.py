@@ -10,7 +10,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Final
 
-from provisioner.api.errors import Refused
+from provisioner.api.machinery.errors import Refused
 
 _HINT: Final = "build the module again; if it comes from a package, build the base again with --force"
 _SECTION: Final = struct.Struct("<IIQQQQIIQQ")

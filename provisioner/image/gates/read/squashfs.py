@@ -15,7 +15,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
 
-from provisioner.api.errors import Refused
+from provisioner.api.machinery.errors import Refused
 
 _SUPERBLOCK: Final = struct.Struct("<5I6H8Q")
 _MAGIC: Final = 0x73717368

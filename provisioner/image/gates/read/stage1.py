@@ -5,7 +5,7 @@ from __future__ import annotations
 import subprocess
 from pathlib import Path
 
-from provisioner.api.errors import Refused
+from provisioner.api.machinery.errors import Refused
 
 
 def read_stage1(file: Path) -> bytes:

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from provisioner.api.attestation import AttestationStatus
-from provisioner.api.server import Server
-from provisioner.api.values import Sha256Digest
+from provisioner.api.machinery.values import Sha256Digest
+from provisioner.api.servers.attestation import AttestationStatus
+from provisioner.api.servers.server import Server
 from provisioner.attestation.continuation import ProvedBoot
 from provisioner.attestation.outcome import EvidenceRefused, Reason
 from provisioner.join.admission.attestation import EvidenceQuestion

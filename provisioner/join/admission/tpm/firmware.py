@@ -5,13 +5,13 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import Final
 
-from provisioner.api.firmware_profile import (
+from provisioner.api.machinery.meta import ObjectMeta
+from provisioner.api.servers.firmware_profile import (
     LEARNED_PREFIX,
     FirmwareEvent,
     FirmwareProfile,
     FirmwareProfileSpec,
 )
-from provisioner.api.meta import ObjectMeta
 from provisioner.attestation.event_log.compare import ExpectedEvent
 from provisioner.attestation.measurements import PROGRAMS_PCR, FirmwareMeasurements
 

@@ -7,7 +7,7 @@ import time
 from collections.abc import Callable, Sequence
 from typing import Final
 
-from provisioner.api.firmware_profile import FirmwareProfile
+from provisioner.api.servers.firmware_profile import FirmwareProfile
 from provisioner.cluster.client import Cluster
 
 READ_SECONDS: Final = 15.0

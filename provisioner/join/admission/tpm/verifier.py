@@ -16,14 +16,14 @@ from typing import Final
 
 from cryptography import x509
 
-from provisioner.api.attestation import AttestationStatus, KnownBy, SeenMachine
-from provisioner.api.errors import Refused
-from provisioner.api.firmware_profile import FirmwareProfile
-from provisioner.api.image import Image
-from provisioner.api.meta import rfc3339_micro
-from provisioner.api.node_pool import NodePool
-from provisioner.api.server import BootOrder, Server
-from provisioner.api.values import Sha256Digest
+from provisioner.api.images.image import Image
+from provisioner.api.machinery.errors import Refused
+from provisioner.api.machinery.meta import rfc3339_micro
+from provisioner.api.machinery.values import Sha256Digest
+from provisioner.api.pools.node_pool import NodePool
+from provisioner.api.servers.attestation import AttestationStatus, KnownBy, SeenMachine
+from provisioner.api.servers.firmware_profile import FirmwareProfile
+from provisioner.api.servers.server import BootOrder, Server
 from provisioner.attestation.boot import ExpectedBoot
 from provisioner.attestation.challenge import (
     ChallengeBinding,

@@ -8,7 +8,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any, Final, NoReturn
 
-from provisioner.api.errors import Refused
+from provisioner.api.machinery.errors import Refused
 from provisioner.attestation.challenge import LARGEST_STATE_BYTES, QUOTED_PCRS, IssuedChallenge
 from provisioner.attestation.endorsement import LARGEST_CERTIFICATE_BYTES, MOST_CERTIFICATES
 from provisioner.attestation.event_log.parse import LARGEST_LOG_BYTES

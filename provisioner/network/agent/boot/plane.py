@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from ipaddress import AddressValueError, IPv4Address
 from typing import Final
 
-from provisioner.api.dpu_network import HostBoot
+from provisioner.api.network.dpu_network import HostBoot
 from provisioner.network.agent.dhcp.served import ServedPort
 from provisioner.network.agent.naming import boot_link_function, is_boot_namespace
 from provisioner.network.agent.state import KernelState, Place

@@ -7,7 +7,14 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Final, Protocol, get_args
 
-from provisioner.api.card import CardConfiguration, CardDifference, CardState, CardStatus, HostAccess, find_refusal
+from provisioner.api.network.card import (
+    CardConfiguration,
+    CardDifference,
+    CardState,
+    CardStatus,
+    HostAccess,
+    find_refusal,
+)
 from provisioner.network.agent.card.decide import (
     ACCESS_SETTINGS,
     CardDecision,

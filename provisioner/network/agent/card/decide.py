@@ -9,8 +9,8 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Final
 
-from provisioner.api.backoff import backoff_seconds, unspread
-from provisioner.api.card import CardDifference, CardSetting, HostAccess
+from provisioner.api.machinery.backoff import backoff_seconds, unspread
+from provisioner.api.network.card import CardDifference, CardSetting, HostAccess
 from provisioner.network.agent.card.parse import SWITCHES, HostPrivileges, Setting, Value
 
 PRIVILEGES: Final = "mstprivhost"

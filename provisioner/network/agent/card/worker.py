@@ -5,7 +5,7 @@ from __future__ import annotations
 import threading
 from collections.abc import Callable
 
-from provisioner.api.card import CardConfiguration, CardStatus
+from provisioner.api.network.card import CardConfiguration, CardStatus
 from provisioner.network.agent.card.configure import CardReport
 from provisioner.network.agent.card.decide import pause_seconds
 

@@ -11,7 +11,7 @@ from collections.abc import Container, Iterable, Iterator, Sequence
 from ipaddress import IPv4Address, IPv4Network, IPv6Address, IPv6Network, ip_address, ip_network
 from typing import Final
 
-from provisioner.api.network_pool import VNIRange
+from provisioner.api.network.network_pool import VNIRange
 from provisioner.network.control.trouble import Trouble
 
 Address = IPv4Address | IPv6Address

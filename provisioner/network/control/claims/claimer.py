@@ -7,10 +7,10 @@ from datetime import datetime
 from typing import Any, Final
 
 from provisioner.api import NetworkClaim
-from provisioner.api.codec import decode, to_json
-from provisioner.api.errors import Conflict, NotFound
-from provisioner.api.meta import rfc3339
-from provisioner.api.network_claim import ClaimHolder
+from provisioner.api.machinery.codec import decode, to_json
+from provisioner.api.machinery.errors import Conflict, NotFound
+from provisioner.api.machinery.meta import rfc3339
+from provisioner.api.network.network_claim import ClaimHolder
 from provisioner.cluster.client import Cluster
 from provisioner.cluster.own_writes import OwnWrites
 from provisioner.cluster.resources import of

@@ -16,9 +16,9 @@ from typing import Any, Final
 import structlog
 
 from provisioner.api import VPC, NetworkClaim, VPCAttachment
-from provisioner.api.codec import decode_shared, to_json
-from provisioner.api.meta import Resource, rfc3339
-from provisioner.api.network_claim import NetworkClaimStatus
+from provisioner.api.machinery.codec import decode_shared, to_json
+from provisioner.api.machinery.meta import Resource, rfc3339
+from provisioner.api.network.network_claim import NetworkClaimStatus
 from provisioner.cluster.client import Cluster
 from provisioner.cluster.controller import Controller
 from provisioner.cluster.events import Events

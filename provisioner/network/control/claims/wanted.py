@@ -7,8 +7,8 @@ from dataclasses import dataclass
 from ipaddress import IPv4Address, IPv6Address, ip_address
 
 from provisioner.api import VPC, NetworkClaim, NetworkPool, VPCAttachment
-from provisioner.api.network_claim import ClaimedValue, address_claim, port_claim, vni_claim
-from provisioner.api.network_pool import THE_POOL
+from provisioner.api.network.network_claim import ClaimedValue, address_claim, port_claim, vni_claim
+from provisioner.api.network.network_pool import THE_POOL
 from provisioner.network.control.claims.allocate import (
     Address,
     choose_address,

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from provisioner.api import Server
-from provisioner.api.card import CardConfiguration
+from provisioner.api.network.card import CardConfiguration
 
 
 def card_configuration(dpu: Server) -> CardConfiguration | None:

@@ -14,9 +14,9 @@ from functools import lru_cache
 from ipaddress import IPv4Address
 from typing import Any, Final
 
-from provisioner.api.card import CardConfiguration
-from provisioner.api.codec import to_json
-from provisioner.api.dpu_network import DPUVPC, DPUEvpn, DPUNetworkSpec, HostBoot, RemotePrefixes
+from provisioner.api.machinery.codec import to_json
+from provisioner.api.network.card import CardConfiguration
+from provisioner.api.network.dpu_network import DPUVPC, DPUEvpn, DPUNetworkSpec, HostBoot, RemotePrefixes
 from provisioner.network.control.compile.overlap import is_inside
 from provisioner.network.control.compile.room import (
     MOST_PORTS,

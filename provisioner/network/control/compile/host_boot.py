@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from provisioner.api import Server
-from provisioner.api.dpu_network import HostBoot
+from provisioner.api.network.dpu_network import HostBoot
 from provisioner.network.control.compile.place import mac_address_of
 from provisioner.rules.dpus import carries_boot_of
 

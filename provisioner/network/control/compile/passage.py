@@ -12,7 +12,7 @@ from ipaddress import ip_address, ip_network
 from typing import Final, Literal
 
 from provisioner.api import VPC, SecurityGroup, VPCAttachment
-from provisioner.api.security_group import Direction, Protocol, SecurityRule
+from provisioner.api.network.security_group import Direction, Protocol, SecurityRule
 from provisioner.network.control.compile.peers import FindVPC, judge_peer, key_of, named_peers
 from provisioner.network.control.compile.security import (
     OrderedRule,

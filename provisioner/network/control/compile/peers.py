@@ -17,7 +17,7 @@ from dataclasses import dataclass
 from functools import cached_property
 
 from provisioner.api import VPC
-from provisioner.api.vpc import VPCPeerStatus
+from provisioner.api.network.vpc import VPCPeerStatus
 from provisioner.network.control.compile.overlap import first_shared, first_shared_of_each, those_inside
 from provisioner.network.control.trouble import Trouble
 

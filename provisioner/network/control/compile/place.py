@@ -10,7 +10,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from provisioner.api import Server, VPCAttachment
-from provisioner.api.dpu import DPUFunction
+from provisioner.api.servers.dpu import DPUFunction
 from provisioner.network.control.trouble import Trouble
 
 

@@ -11,7 +11,7 @@ from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass, replace
 from typing import Final
 
-from provisioner.api.dpu_network import DPUPort
+from provisioner.api.network.dpu_network import DPUPort
 from provisioner.network.control.compile.security import size_of_rule
 from provisioner.network.control.compile.view import VPCView
 from provisioner.rules.shares import fitting

@@ -7,8 +7,8 @@ from dataclasses import dataclass
 from typing import Final
 
 from provisioner.api import VPC, SecurityGroup, VPCAttachment
-from provisioner.api.dpu_network import PortRule
-from provisioner.api.security_group import Direction, SecurityRule
+from provisioner.api.network.dpu_network import PortRule
+from provisioner.api.network.security_group import Direction, SecurityRule
 from provisioner.network.control.trouble import Trouble
 
 MOST_RULE_BYTES: Final = 65536

@@ -8,8 +8,8 @@ from functools import cached_property, lru_cache
 from ipaddress import IPv4Address, ip_address, ip_network
 
 from provisioner.api import VPC, SecurityGroup, VPCAttachment
-from provisioner.api.dpu_network import DPUPort, RemotePrefixes
-from provisioner.api.vpc_attachment import ForwardingState
+from provisioner.api.network.dpu_network import DPUPort, RemotePrefixes
+from provisioner.api.network.vpc_attachment import ForwardingState
 from provisioner.network.control.claims.allocate import gateway_of
 from provisioner.network.control.compile.peers import key_of
 from provisioner.network.control.compile.place import FunctionPlace

@@ -7,10 +7,10 @@ from datetime import datetime
 from ipaddress import ip_address
 
 from provisioner.api import DPUNetwork, VPCAttachment
-from provisioner.api.conditions import condition_of
-from provisioner.api.dpu_network import DPUPort
-from provisioner.api.meta import ConditionStatus
-from provisioner.api.vpc_attachment import ForwardingState, VPCAttachmentStatus
+from provisioner.api.machinery.conditions import condition_of
+from provisioner.api.machinery.meta import ConditionStatus
+from provisioner.api.network.dpu_network import DPUPort
+from provisioner.api.network.vpc_attachment import ForwardingState, VPCAttachmentStatus
 from provisioner.network.control.claims.allocate import gateway_of
 from provisioner.network.control.compile.place import FunctionPlace
 from provisioner.network.control.compile.room import MOST_VPCS, isolated

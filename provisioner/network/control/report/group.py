@@ -7,8 +7,8 @@ from datetime import datetime
 from typing import Final
 
 from provisioner.api import SecurityGroup, VPCAttachment
-from provisioner.api.conditions import condition_of
-from provisioner.api.security_group import SecurityGroupStatus
+from provisioner.api.machinery.conditions import condition_of
+from provisioner.api.network.security_group import SecurityGroupStatus
 from provisioner.network.control.report.vpc import is_enforced
 
 MOST_NAMED: Final = 3

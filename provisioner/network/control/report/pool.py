@@ -6,8 +6,8 @@ from collections.abc import Iterable
 from datetime import datetime
 
 from provisioner.api import NetworkClaim, NetworkPool
-from provisioner.api.conditions import condition_of
-from provisioner.api.network_pool import NetworkPoolStatus
+from provisioner.api.machinery.conditions import condition_of
+from provisioner.api.network.network_pool import NetworkPoolStatus
 from provisioner.network.control.claims.allocate import count_free
 
 

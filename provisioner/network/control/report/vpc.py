@@ -6,8 +6,8 @@ from collections.abc import Iterable
 from datetime import datetime
 
 from provisioner.api import VPC, VPCAttachment
-from provisioner.api.conditions import condition_of, find_condition
-from provisioner.api.vpc import VPCPeerStatus, VPCStatus
+from provisioner.api.machinery.conditions import condition_of, find_condition
+from provisioner.api.network.vpc import VPCPeerStatus, VPCStatus
 from provisioner.network.control.trouble import Trouble
 
 

@@ -18,9 +18,9 @@ from typing import Final, Literal
 import structlog
 
 from provisioner.api import InfiniBandNetwork
-from provisioner.api.codec import decode
-from provisioner.api.errors import Conflict, NeedsHuman, NotFound, ProvisionerError, Retryable
-from provisioner.api.infiniband_network import InfiniBandNetworkStatus
+from provisioner.api.machinery.codec import decode
+from provisioner.api.machinery.errors import Conflict, NeedsHuman, NotFound, ProvisionerError, Retryable
+from provisioner.api.network.infiniband_network import InfiniBandNetworkStatus
 from provisioner.cluster.client import Cluster
 from provisioner.cluster.source import Source
 from provisioner.network.infiniband import report

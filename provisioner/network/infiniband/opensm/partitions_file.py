@@ -14,9 +14,9 @@ from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
 from typing import Final, Literal
 
-from provisioner.api.errors import Refused
-from provisioner.api.infiniband_network import VPC_PATTERN, InfiniBandNetworkSpec
-from provisioner.api.infiniband_rules import DEFAULT_PKEY, FIRST_PKEY, GUID_PATTERN, LAST_PKEY
+from provisioner.api.machinery.errors import Refused
+from provisioner.api.network.infiniband_network import VPC_PATTERN, InfiniBandNetworkSpec
+from provisioner.api.network.infiniband_rules import DEFAULT_PKEY, FIRST_PKEY, GUID_PATTERN, LAST_PKEY
 
 LINE_CHARACTERS: Final = 4096
 GUIDS_PER_LINE: Final = 64

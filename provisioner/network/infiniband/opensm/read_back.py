@@ -15,8 +15,8 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Final
 
-from provisioner.api.errors import NeedsHuman, Retryable
-from provisioner.api.wording import quantity
+from provisioner.api.machinery.errors import NeedsHuman, Retryable
+from provisioner.api.machinery.wording import quantity
 from provisioner.network.infiniband.opensm import pkey_tables
 from provisioner.network.infiniband.verify import FabricView, PortKeys
 

@@ -7,7 +7,7 @@ import signal
 import tempfile
 from pathlib import Path
 
-from provisioner.api.errors import NeedsHuman, Retryable
+from provisioner.api.machinery.errors import NeedsHuman, Retryable
 from provisioner.network.infiniband.opensm.partitions_file import MAX_BYTES
 
 PROGRAM = "opensm"

@@ -9,9 +9,9 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from typing import Final
 
-from provisioner.api.errors import NotFound
-from provisioner.api.infiniband_fabric import UFM
-from provisioner.api.values import Secret
+from provisioner.api.machinery.errors import NotFound
+from provisioner.api.machinery.values import Secret
+from provisioner.api.network.infiniband_fabric import UFM
 from provisioner.cluster.client import Cluster
 from provisioner.cluster.resources import FABRIC_SECRETS, SECRETS
 from provisioner.network.infiniband.ufm.rest import PERSON_SECONDS, UfmAccess, UfmFailed, UfmNoAnswer, UfmRest

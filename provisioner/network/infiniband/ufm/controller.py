@@ -9,10 +9,10 @@ from typing import Final
 import structlog
 
 from provisioner.api import InfiniBandFabric, InfiniBandNetwork
-from provisioner.api.codec import decode
-from provisioner.api.conditions import is_true
-from provisioner.api.infiniband_fabric import UFM
-from provisioner.api.infiniband_network import InfiniBandNetworkStatus
+from provisioner.api.machinery.codec import decode
+from provisioner.api.machinery.conditions import is_true
+from provisioner.api.network.infiniband_fabric import UFM
+from provisioner.api.network.infiniband_network import InfiniBandNetworkStatus
 from provisioner.cluster.client import Cluster
 from provisioner.cluster.controller import Controller
 from provisioner.cluster.reconciler import when_synced

@@ -10,8 +10,8 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import Literal
 
-from provisioner.api.infiniband_network import InfiniBandNetworkSpec
-from provisioner.api.infiniband_rules import DEFAULT_PKEY
+from provisioner.api.network.infiniband_network import InfiniBandNetworkSpec
+from provisioner.api.network.infiniband_rules import DEFAULT_PKEY
 from provisioner.network.infiniband.ufm.rest import UfmPartition
 from provisioner.network.infiniband.verify import DEFAULT_FULL, FULL, FabricView, Limited, PortKeys, is_ours
 

@@ -17,10 +17,10 @@ from typing import Any, Final, Literal
 
 import requests
 
-from provisioner.api.codec import read_foreign_json
-from provisioner.api.errors import Retryable
-from provisioner.api.infiniband_rules import DEFAULT_PKEY
-from provisioner.api.values import Secret
+from provisioner.api.machinery.codec import read_foreign_json
+from provisioner.api.machinery.errors import Retryable
+from provisioner.api.machinery.values import Secret
+from provisioner.api.network.infiniband_rules import DEFAULT_PKEY
 from provisioner.outbound.adapter import BoundedAdapter
 
 CONNECT_SECONDS: Final = 5.0

@@ -51,7 +51,7 @@ _TEXT_LENGTH = 80
 
 
 def gpu_facts(reading: Mapping[str, Any] | None, log: KernelLog) -> dict[str, Any]:
-    """gpuDriver, gpus and gpuXids as `provisioner.api.node_facts` names them; nothing where there is no reading."""
+    """gpuDriver, gpus and gpuXids as `provisioner.api.nodes.facts` names them; nothing where there is no reading."""
     if reading is None:
         return {}
     driver = {key: _short(reading[key]) for key in _DRIVER if key in reading}

@@ -5,7 +5,7 @@ from __future__ import annotations
 from ipaddress import IPv4Address
 from typing import Any
 
-from provisioner.api.dpu_network import DPUNetworkSpec, HostBoot
+from provisioner.api.network.dpu_network import DPUNetworkSpec, HostBoot
 from provisioner.network.agent.boot.plane import BootServices
 from provisioner.network.agent.enforce import Enforced, Enforcer
 from tests.network.agent.rack import DPU, Host, Namespace, Rack, mac_of

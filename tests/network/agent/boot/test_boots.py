@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from provisioner.api.dpu_network import DPUNetworkSpec
+from provisioner.api.network.dpu_network import DPUNetworkSpec
 from provisioner.network.agent.boot.image_cache import ImageCache
 from provisioner.network.agent.boot.proxy import Proxy
 from provisioner.network.agent.boot.server import BootServer

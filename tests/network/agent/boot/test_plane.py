@@ -9,8 +9,8 @@ from pathlib import Path
 
 import pytest
 
-from provisioner.api.codec import to_json
-from provisioner.api.dpu_network import DPUNetworkSpec
+from provisioner.api.machinery.codec import to_json
+from provisioner.api.network.dpu_network import DPUNetworkSpec
 from provisioner.network.agent.boot.plane import BootingHost, booting_host
 from provisioner.network.agent.desired import wanted_state
 from provisioner.network.agent.preflight import examine

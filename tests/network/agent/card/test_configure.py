@@ -7,7 +7,7 @@ from typing import cast
 
 import pytest
 
-from provisioner.api.card import CardConfiguration, CardSetting, HostAccess
+from provisioner.api.network.card import CardConfiguration, CardSetting, HostAccess
 from provisioner.network.agent.card.configure import CardReport, configure
 from provisioner.network.agent.card.tools import Tools
 from tests.network.agent.card.fake_mst_tools import DEVICE, SWITCHES, FakeCard

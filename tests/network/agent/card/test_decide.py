@@ -6,7 +6,7 @@ from collections.abc import Mapping
 
 import pytest
 
-from provisioner.api.card import CardDifference, CardSetting, HostAccess
+from provisioner.api.network.card import CardDifference, CardSetting, HostAccess
 from provisioner.network.agent.card.decide import (
     ACCESS_SETTINGS,
     LOOK_SECONDS,

@@ -7,7 +7,7 @@ from typing import get_args
 
 import pytest
 
-from provisioner.api.card import DECLARABLE_NAMES, CardSetting, CardState
+from provisioner.api.network.card import DECLARABLE_NAMES, CardSetting, CardState
 from provisioner.network.agent.card.decide import decide_access, decide_settings, privileges_query
 from provisioner.network.agent.card.parse import SWITCHES, HostPrivileges, Setting, Value
 

@@ -9,9 +9,9 @@ from typing import Any
 
 import pytest
 
-from provisioner.api.card import CardConfiguration, CardDifference, CardSetting, CardState, CardStatus
-from provisioner.api.codec import to_json
-from provisioner.api.dpu_network import DPUNetworkSpec
+from provisioner.api.machinery.codec import to_json
+from provisioner.api.network.card import CardConfiguration, CardDifference, CardSetting, CardState, CardStatus
+from provisioner.api.network.dpu_network import DPUNetworkSpec
 from provisioner.network.agent.card.configure import CardReport
 from provisioner.network.agent.card.worker import CardWorker
 from provisioner.network.agent.follow import LOOK_SECONDS, SAY_AGAIN_SECONDS, Agent

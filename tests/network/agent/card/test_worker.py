@@ -7,7 +7,7 @@ import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 
-from provisioner.api.card import CardConfiguration, CardState, CardStatus
+from provisioner.api.network.card import CardConfiguration, CardState, CardStatus
 from provisioner.network.agent.card.configure import CardReport
 from provisioner.network.agent.card.worker import CardWorker
 

@@ -8,7 +8,7 @@ from typing import Any, Literal
 
 import pytest
 
-from provisioner.api.dpu_network import DPUNetworkSpec
+from provisioner.api.network.dpu_network import DPUNetworkSpec
 from provisioner.network.agent.dhcp.served import ServedPort, served_ports
 from provisioner.network.agent.state import HOME, Address, Neighbour, PlaceState, Route
 from tests.network.agent.specs import BLUE, RED, TWO, port, spec, vpc

@@ -1,0 +1,1 @@
+"""VPCs, attachments, groups, pools and claims; what a DPU is told; InfiniBand."""

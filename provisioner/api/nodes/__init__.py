@@ -1,0 +1,1 @@
+"""Maintenances, and what is on a Node."""

@@ -1,0 +1,1 @@
+"""NodePools: upgrades, checks, settings."""

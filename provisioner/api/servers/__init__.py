@@ -1,0 +1,1 @@
+"""Racks, servers, their DPUs and their boots."""
