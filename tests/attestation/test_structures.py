@@ -23,10 +23,10 @@ from provisioner.attestation.event_log.words import LONGEST_WORDS, describe
 from provisioner.attestation.judge import EvidenceRefused, parse_keys
 from provisioner.attestation.keys import _POLICY_A, _POLICY_B, check_attestation_key, check_endorsement_key
 from provisioner.attestation.measurements import FirmwareMeasurements
+from provisioner.attestation.quote import verify_signature
 from provisioner.attestation.tpm.algorithms import Algorithm, Attribute, Curve
 from provisioner.attestation.tpm.attest import parse_quote
 from provisioner.attestation.tpm.public import PublicArea, Scheme, Symmetric, parse_public
-from provisioner.attestation.tpm.signature import verify_signature
 from provisioner.attestation.tpm.wire import MalformedTpmData
 from tests.attestation.fake_tpm import FakeTpm, attest, attestation_area, new_key, zeros
 from tests.attestation.firmware_log import a_boot, write_log

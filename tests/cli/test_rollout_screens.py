@@ -11,8 +11,7 @@ from provisioner.api import ObjectMeta
 from provisioner.api.pools.rollout_status import RolloutRecord
 from provisioner.cli.kubectl.printing import WIDTH
 from provisioner.cli.rollout.fleet_picture import draw_fleet, one_line
-from provisioner.cli.rollout.history import render_history
-from provisioner.cli.rollout.look_commands import render_pools
+from provisioner.cli.rollout.look_commands import render_history, render_pools
 from provisioner.cli.rollout.screen import LOOKS, draw_bar, render_rollout, render_under_way
 from provisioner.cli.rollout.watching import outcome, verdict
 from provisioner.rollout.wait import WAIT_WORDS, WaitReason

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 
-from provisioner.cluster.shared_strings import SHARED_CHARACTERS, SharedStrings
+from provisioner.cluster.informer import SHARED_CHARACTERS, SharedStrings
 
 OBJECT = {
     "metadata": {"name": "r01-u01", "labels": {"provisioner.dev/pool": "gpu"}},

@@ -20,9 +20,9 @@ from provisioner.attestation.judge import parse_keys
 from provisioner.attestation.keys import check_attestation_key, check_endorsement_key
 from provisioner.attestation.measurements import learn_firmware
 from provisioner.attestation.outcome import EvidenceRefused
+from provisioner.attestation.quote import verify_signature
 from provisioner.attestation.tpm.attest import parse_quote
 from provisioner.attestation.tpm.public import parse_public
-from provisioner.attestation.tpm.signature import verify_signature
 from provisioner.join.admission.tpm.wire import challenge_to_wire, read_evidence
 from provisioner.node.tpm import commands, templates
 from provisioner.node.tpm.device import TpmDevice, TpmError

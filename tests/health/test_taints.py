@@ -12,7 +12,7 @@ from provisioner.api.nodes.contract import HOLD_REQUESTED, HOLD_TAINT, VERIFICAT
 from provisioner.api.servers.server import Verification
 from provisioner.health.checked_node import CheckedNode
 from provisioner.health.decide import decide
-from provisioner.health.taints import plan_taints
+from provisioner.health.node_writer import plan_taints
 from tests.health.objects import (
     NOON,
     OTHER_BOOT,

@@ -7,16 +7,54 @@ from what they know, and how old that is a metric says. Were they to step back, 
 from __future__ import annotations
 
 import os
+import socket
+import struct
 import threading
 from collections.abc import Callable, Sequence
+from contextlib import closing
+from ipaddress import IPv4Address
 from pathlib import Path
 from typing import Final, Protocol
 
+from provisioner.boot.dhcp.workers.sockets import interface_addresses
 from provisioner.boot.dhcp.workers.supervisor import WorkerStates
 from provisioner.boot.health.probe import Probe
-from provisioner.boot.health.tftp import fetch_probe, is_here
+from provisioner.boot.host.tftp import PROBE_FILE
 from provisioner.boot.metrics.nginx_status import Connections, read_connections
 from provisioner.cluster.health.checks import Check, HealthVerdict, ill, well
+
+# Fetches a file of three bytes by TFTP from this host itself: what firmware will do, seen to work.
+
+PORT: Final = 69
+ANSWER_SECONDS: Final = 3.0
+_READ, _DATA, _ACKNOWLEDGE, _ERROR = 1, 3, 4, 5
+_LARGEST: Final = 2048
+
+
+def is_here(address: str) -> bool:
+    """Whether this host has it now: one that moves between boot hosts would be answered by another."""
+    wanted = IPv4Address(address)
+    with closing(socket.socket(socket.AF_INET, socket.SOCK_DGRAM)) as asked:
+        found = interface_addresses(asked)
+    return wanted.is_loopback or any(wanted.packed in addresses for addresses in found.values())
+
+
+def fetch_probe(address: str, port: int = PORT) -> None:
+    """Raises: OSError if it does not come."""
+    with closing(socket.socket(socket.AF_INET, socket.SOCK_DGRAM)) as asked:
+        asked.settimeout(ANSWER_SECONDS)
+        asked.bind((address, 0))
+        asked.sendto(struct.pack("!H", _READ) + PROBE_FILE.encode() + b"\0octet\0", (address, port))
+        answer, peer = asked.recvfrom(_LARGEST)
+        if len(answer) < 4:
+            raise OSError("TFTP answered with too few bytes")
+        code, number = struct.unpack("!HH", answer[:4])
+        if code == _ERROR:
+            raise OSError(f"TFTP answered with error {number}: {answer[4:80].rstrip(bytes(1)).decode('latin-1')}")
+        if code != _DATA:
+            raise OSError(f"TFTP answered with packet type {code}, expected {_DATA}")
+        asked.sendto(struct.pack("!HH", _ACKNOWLEDGE, number), peer)
+
 
 BEHIND_SECONDS: Final = 60.0
 """So long scripts may be older than the inventory: all of them together take less."""

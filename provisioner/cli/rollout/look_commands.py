@@ -20,11 +20,53 @@ from provisioner.cli.kubectl.moments import read_span
 from provisioner.cli.kubectl.printing import clip, output_option, print_objects, table
 from provisioner.cli.rollout.arguments import image_option, pool_argument
 from provisioner.cli.rollout.changes import check_image
-from provisioner.cli.rollout.history import render_history
 from provisioner.cli.rollout.pool_view import PoolView, find_image, read_pool_body, read_view, with_image
 from provisioner.cli.rollout.screen import LOOKS, render_rollout, server_waits, state_of
 from provisioner.cluster.client import Cluster
 from provisioner.cluster.resources import of
+
+# `rollout history`: where a pool has been. Pure.
+
+HEADER: Final = ("IMAGE", "FROM", "STARTED", "ENDED", "OUTCOME", "UPDATED", "FAILED", "MESSAGE")
+SHOWN_MESSAGE_LENGTH: Final = 60
+
+
+def render_history(pool: NodePool) -> str:
+    """The rollout under way first, then those that are over, the last one first."""
+    rollout = pool.status.rollout
+    rows: list[tuple[str | None, ...]] = []
+    if rollout is not None and rollout.completed_time is None:
+        outcome = "Stopped" if rollout.stopped is not None else "UnderWay"
+        status = pool.status
+        rows.append(
+            (
+                rollout.image_ref,
+                rollout.previous_image_ref,
+                rollout.started_time,
+                None,
+                outcome,
+                None if status.updated is None else str(status.updated),
+                None if status.failed is None else str(status.failed),
+                clip(rollout.message, SHOWN_MESSAGE_LENGTH),
+            )
+        )
+    rows += [
+        (
+            record.image_ref,
+            record.previous_image_ref,
+            record.started_time,
+            record.ended_time,
+            record.outcome,
+            str(record.updated),
+            str(record.failed),
+            clip(record.message, SHOWN_MESSAGE_LENGTH),
+        )
+        for record in pool.status.history
+    ]
+    if not rows:
+        return f"{pool.name} was never moved to another image: it has had Image {pool.spec.image_ref} from the begin\n"
+    return table(HEADER, rows)
+
 
 POOLS_HEADER: Final = (
     "POOL", "IMAGE", "FROM", "STAGE", "UPDATED", "WAITING", "LEFT-ALONE", "FAILED", "EXPECTED", "MESSAGE",

@@ -10,16 +10,18 @@ from typing import get_args
 import click
 
 import provisioner
+from provisioner.api import Image, Maintenance, NodePool, Server
 from provisioner.api.servers.server import Architecture
 from provisioner.cli import printer
 from provisioner.cli.options import kubeconfig_option, signers_option
 from provisioner.cli.progress import Progress
 from provisioner.cli.service.image_diff import diff
 from provisioner.cli.service.image_gc import gc
-from provisioner.cli.service.image_keys import keys
 from provisioner.cli.service.image_registry import pull, push
 from provisioner.cli.service.image_trust import revoke, sign
 from provisioner.cli.service.image_uki import uki
+from provisioner.cluster.client import Cluster
+from provisioner.cluster.resources import of
 from provisioner.image.build import PHASES, BuildRequest, build_image
 from provisioner.image.containerd.archive import parse_pinned
 from provisioner.image.driver.plan import plan_driver
@@ -31,7 +33,49 @@ from provisioner.image.finished.sign import SecretKey, read_public_key, read_pub
 from provisioner.image.mirror import choose_archives, read_sources
 from provisioner.image.plan import Choices, bootstrap_command, describe
 from provisioner.image.recipe import read_recipe
+from provisioner.image.retention.signers import SignedBy, find_signers
 from provisioner.image.root import Ingredients
+
+# `provisioner image keys`: which key signed what, and who still needs it. See docs/rotation.md.
+
+_KINDS = (Server, NodePool, Maintenance)
+
+
+@click.command("keys")
+@click.option(
+    "--signed-by",
+    "key_file",
+    type=click.Path(path_type=Path, dir_okay=False),
+    help="Public key, or file of several: those alone, with the names of what boots, has booted or is to boot them.",
+)
+@kubeconfig_option
+def keys(key_file: Path | None, kubeconfig: Path | None) -> None:
+    """List Images by the key that signed them, and how many servers and pools name each.
+
+    With --signed-by it exits with 1 while anything names an Image of that key: it must not be taken away yet.
+    """
+    cluster = Cluster.connect(kubeconfig, user_agent="provisioner-image")
+    others = [item for kind in _KINDS for item in cluster.list(of(kind)).items]
+    found = find_signers(cluster.list(of(Image)).items, others)
+    if key_file is None:
+        _show(found)
+        return
+    wanted = {key.number.hex() for key in read_public_keys(key_file).keys}
+    found = [entry for entry in found if entry.key in wanted]
+    _show(found)
+    for entry in found:
+        for kind, names in sorted(entry.named_by.items()):
+            printer.say(f"{entry.image}: {kind} {', '.join(sorted(names))}")
+    if any(entry.named_by for entry in found):
+        raise click.exceptions.Exit(1)
+
+
+def _show(found: list[SignedBy]) -> None:
+    printer.say(f"{'KEY':<18}{'SERVERS':>8}{'POOLS':>7}{'MAINTENANCES':>14}  IMAGE")
+    for entry in found:
+        counts = [entry.count(kind.KIND.kind) for kind in _KINDS]
+        printer.say(f"{entry.key:<18}{counts[0]:>8}{counts[1]:>7}{counts[2]:>14}  {entry.image}")
+
 
 _FILE = click.Path(path_type=Path, dir_okay=False)
 _FOLDER = click.Path(path_type=Path, file_okay=False)

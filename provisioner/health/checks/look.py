@@ -6,13 +6,36 @@ from dataclasses import dataclass
 from typing import Final
 
 from provisioner.api import Image, NodePool, Server
+from provisioner.api.machinery.conditions import find_condition
+from provisioner.api.servers.attestation import CREDENTIAL_CONTESTED
 from provisioner.health.checked_node import CheckedNode
-from provisioner.health.checks.credential import check_credential
 from provisioner.health.checks.facts import read_facts
-from provisioner.health.checks.finding import Finding
+from provisioner.health.checks.finding import Finding, fine, wrong
 from provisioner.health.checks.gpu.look import check_gpus
 from provisioner.health.checks.hardware import check_hardware
 from provisioner.health.checks.system import check_system
+
+# Whether one machine alone asked for the credential by which the Node joined. Pure.
+
+
+def check_credential(server: Server) -> Finding:
+    """It fails where two machines asked for it and neither proved anything: one of them is not this server.
+
+    Nothing that comes later changes that. A Node that was let in before the second one asked stays in: who takes an
+    address must not be able to end what runs there.
+    """
+    contested = find_condition(server.status.conditions, CREDENTIAL_CONTESTED)
+    if contested is None or contested.status != "True":
+        return fine("Credential", "no other machine asked for the credential of this boot")
+    return wrong(
+        "Credential",
+        "Contested",
+        observed="two machines asked for the credential of this boot, by different keys, and proved nothing",
+        expected="one",
+        remedy=f"find out who has the server's address ({server.status.address}), then have the server booted again",
+        patience_seconds=0.0,
+    )
+
 
 ALL_CHECKS: Final = (
     "Facts",

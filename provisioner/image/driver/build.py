@@ -6,18 +6,18 @@ import fcntl
 import json
 import re
 import shutil
+import struct
 from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import asdict, dataclass
 from pathlib import Path
 
-from provisioner.api.machinery.errors import NeedsHuman
+from provisioner.api.machinery.errors import NeedsHuman, Refused
 from provisioner.image.base import Base
 from provisioner.image.command import clean_environment
 from provisioner.image.driver.compile import compile_modules
 from provisioner.image.driver.fingerprint import modules_fingerprint, tools_fingerprint
 from provisioner.image.driver.layer import index, install_files
-from provisioner.image.driver.modinfo import read_modinfo
 from provisioner.image.driver.obtain import Obtained, obtain
 from provisioner.image.driver.packages import Terms, terms_of, unpack, upstream, with_files
 from provisioner.image.driver.plan import WantedDriver
@@ -32,6 +32,42 @@ from provisioner.image.modules import KernelModules
 from provisioner.image.plan import Choices
 from provisioner.image.recipe import Recipe
 from provisioner.image.tables import names_of
+
+# What a kernel module says of itself, in its section `.modinfo`.
+#
+# Source: System V ABI, chapter 4; Linux, include/linux/module.h.
+
+
+def read_modinfo(module: bytes) -> dict[str, list[str]]:
+    """All `key=value`, by key. Raises: Refused if it is no 64-bit little-endian ELF file with that section."""
+    try:
+        return _fields(_section(module, b".modinfo"))
+    except (struct.error, ValueError, IndexError, OverflowError) as error:
+        raise Refused("not a kernel module: it has no section .modinfo", hint="build it again") from error
+
+
+def _section(content: bytes, wanted: bytes) -> bytes:
+    if content[:6] != b"\x7fELF\x02\x01":
+        raise ValueError("no ELF")
+    (offset,) = struct.unpack_from("<Q", content, 40)
+    size, count, names = struct.unpack_from("<HHH", content, 58)
+    headers = [struct.unpack_from("<IIQQQQ", content, offset + index * size) for index in range(count)]
+    strings = headers[names][4]
+    for name, _, _, _, at, length in headers:
+        start = strings + name
+        if content[start : start + len(wanted) + 1] == wanted + b"\0":
+            return content[at : at + length]
+    raise ValueError("no such section")
+
+
+def _fields(section: bytes) -> dict[str, list[str]]:
+    found: dict[str, list[str]] = {}
+    for entry in section.split(b"\0"):
+        key, equals, value = entry.decode(errors="replace").partition("=")
+        if equals:
+            found.setdefault(key, []).append(value)
+    return found
+
 
 _KEPT = 3
 """Of each kind: a chroot with packages is some 400 MB, a layer 150 MB."""

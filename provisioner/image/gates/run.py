@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import subprocess
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Final
@@ -11,7 +12,6 @@ from provisioner.api.machinery.errors import Refused
 from provisioner.api.machinery.wording import some
 from provisioner.image.foreign import ForeignPrograms
 from provisioner.image.gates.allowed import reasons
-from provisioner.image.gates.documents.licences import licence_archive
 from provisioner.image.gates.documents.sbom import SbomContents, render_sbom
 from provisioner.image.gates.documents.sizes import (
     ComponentSize,
@@ -24,7 +24,7 @@ from provisioner.image.gates.documents.sizes import (
 from provisioner.image.gates.failure import GateFailure, GatesFailed
 from provisioner.image.gates.leftovers import check_leftovers, check_packed_times, check_python, check_times
 from provisioner.image.gates.libraries import check_libraries
-from provisioner.image.gates.licences import check_licences
+from provisioner.image.gates.licences import check_licences, licence_archive
 from provisioner.image.gates.modules import (
     ModprobeOutput,
     asked_for,
@@ -35,20 +35,51 @@ from provisioner.image.gates.modules import (
     read_modules,
 )
 from provisioner.image.gates.packages.go_binary import GoBuild, versioned
+from provisioner.image.gates.packages.installed import InstalledPackage
 from provisioner.image.gates.packages.osv import read_vulnerabilities
-from provisioner.image.gates.packages.purposes import purposes
 from provisioner.image.gates.paths import check_paths
 from provisioner.image.gates.privileges import check_privileges
 from provisioner.image.gates.read.components import OWN, components
 from provisioner.image.gates.read.kernel_image import read_exports, read_release
 from provisioner.image.gates.read.squashfs import Squashfs, read_squashfs
-from provisioner.image.gates.read.stage1 import read_stage1
 from provisioner.image.gates.read.tree import Tree, read_tree
 from provisioner.image.gates.request import GateReport, GateRequest
 from provisioner.image.gates.secrets import check_secrets, check_stage1
 from provisioner.image.gates.sizes import check_sizes, megabytes
 from provisioner.image.gates.versions import check_agreement, check_driver, check_kernel, driver_versions
 from provisioner.image.gates.vulnerabilities import Hit, check_vulnerabilities, find_hits, parts_of
+
+# What stage-1 holds: an archive of files one behind the other, unpacked.
+
+
+def read_stage1(file: Path) -> bytes:
+    """Raises: Refused if it is not packed with zstd."""
+    done = subprocess.run(["zstd", "-dcq", str(file)], capture_output=True, check=False, stdin=subprocess.DEVNULL)
+    if done.returncode != 0:
+        raise Refused(
+            f"stage-1 {file} cannot be unpacked: {done.stderr.decode(errors='replace')[:200]}", hint="build it again"
+        )
+    return done.stdout
+
+
+# Why a package is in the image: the recipe names some, those bring others along.
+
+ESSENTIAL: Final = "the distribution's own minimum"
+
+
+def purposes(packages: Iterable[InstalledPackage], named: Mapping[str, str]) -> dict[str, str]:
+    """Package → purpose: its own of those that are named, else that of the first (in `named`'s order) that needs it."""
+    known = {package.name: package for package in packages}
+    found = {name: purpose for name, purpose in named.items() if name in known}
+    for name, purpose in list(found.items()):
+        waiting = list(known[name].depends)
+        while waiting:
+            needed = waiting.pop(0)
+            if needed in known and needed not in found:
+                found[needed] = purpose
+                waiting += known[needed].depends
+    return {name: found.get(name, ESSENTIAL) for name in known}
+
 
 ProbesModules = Callable[[Path, str, Iterable[str], ForeignPrograms], ModprobeOutput]
 

@@ -12,29 +12,64 @@ A run that is ended anywhere is gone on with by the next one. Nothing begins bef
 
 from __future__ import annotations
 
+import fcntl
 import shutil
 import time
 import uuid
-from collections.abc import Callable, Collection, Mapping
+from collections.abc import Callable, Collection, Iterator, Mapping
+from contextlib import contextmanager
 from dataclasses import dataclass
 from datetime import datetime
 from pathlib import Path
 from typing import Final, Protocol
 
 from provisioner.api import Image
-from provisioner.api.machinery.errors import Conflict, Refused
+from provisioner.api.machinery.errors import Conflict, NotFound, Refused, Retryable
 from provisioner.api.machinery.values import Sha256Digest
 from provisioner.api.machinery.wording import quantity
 from provisioner.cluster.resources import ResourceType, of
-from provisioner.image.finished.store import folder_name
+from provisioner.image.finished.store import LOCK, folder_name
 from provisioner.image.registry.artifact import tag_of
 from provisioner.image.registry.client import Registry
 from provisioner.image.registry.failures import MethodNotAllowed
 from provisioner.image.retention.decide import Fate, PublishedImage, RetentionRules, decide_retention
-from provisioner.image.retention.exclusive import alone
 from provisioner.image.retention.fleet import NAMED_BY_PEOPLE, ImageUses, Lists, read_fleet, read_uses
 from provisioner.image.retention.marks import clear_mark, read_marks, sync_folder, write_mark
 from provisioner.image.retention.survey import Survey, old_leftovers, survey_store, unneeded_parts
+
+# The store for oneself alone: while no publication and no pull is under way, and none can begin.
+
+_POLL_SECONDS: Final = 0.1
+
+
+@contextmanager
+def alone(
+    store: Path,
+    wait_seconds: float,
+    *,
+    clock: Callable[[], float] = time.monotonic,
+    sleep: Callable[[float], None] = time.sleep,
+) -> Iterator[None]:
+    """Hold the lock that all who write share. Raises: Retryable if it is not to be had in time; NotFound."""
+    if not store.is_dir():
+        raise NotFound(f"image store {store} does not exist", hint="name the folder that provisioner boot serves")
+    ends = clock() + wait_seconds
+    with (store / LOCK).open("a") as lock:
+        while True:
+            try:
+                fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            except BlockingIOError as error:
+                if clock() >= ends:
+                    raise Retryable(
+                        f"image store {store} is in use: an image is published or pulled for more than "
+                        f"{wait_seconds:g} s; nothing was deleted, run it again later",
+                        after_seconds=60,
+                    ) from error
+                sleep(_POLL_SECONDS)
+            else:
+                break
+        yield
+
 
 PREFLIGHT_SECONDS: Final = 10.0
 """What people have written is read again before a deletion, unless that was done so short ago."""

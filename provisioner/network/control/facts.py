@@ -16,14 +16,56 @@ from provisioner.api.network.network_claim import address_claim
 from provisioner.api.network.network_pool import THE_POOL
 from provisioner.cluster.source import Object, Source, look_up
 from provisioner.network.control.claims.allocate import versions_of
-from provisioner.network.control.compile.card import card_configuration
-from provisioner.network.control.compile.host_boot import host_boot
 from provisioner.network.control.compile.peers import peers_of
-from provisioner.network.control.compile.place import FunctionPlace, place
+from provisioner.network.control.compile.place import FunctionPlace, mac_address_of, place
 from provisioner.network.control.compile.view import Endpoint, VPCView, make_endpoint, make_view
 from provisioner.network.control.informers import Lookups, NetworkInformers, holder_of, is_released, vpc_of
 from provisioner.network.control.trouble import Trouble
 from provisioner.network.control.views import Views
+from provisioner.rules.dpus import carries_boot_of
+
+# What a DPU's agent is to bring its card to, as that is told of it. Pure.
+
+
+def host_boot(dpu: Server, host: Server | None) -> HostBoot | None:
+    """None where the host boots by itself, was not accepted, has no address, or boots by none of the card's functions.
+
+    `host`: the server in which the card says it is.
+    """
+    if host is None or host.status.address is None or host.spec.acceptance != "Accepted":
+        return None
+    if not carries_boot_of(dpu, host):
+        return None
+    functions = {"pf0", *(each.name for each in (dpu.spec.dpu.functions if dpu.spec.dpu is not None else ()))}
+    boots_by = [each for each in sorted(functions) if mac_address_of(dpu, host, each) == host.spec.boot_mac_address]
+    if not boots_by:
+        return None
+    return HostBoot(
+        server=host.name,
+        function=boots_by[0],
+        mac_address=host.spec.boot_mac_address,
+        address=host.status.address,
+    )
+
+
+def card_configuration(dpu: Server) -> CardConfiguration | None:
+    """None where nothing is declared, or nobody has accepted the card: it stays as it is."""
+    card = dpu.spec.dpu
+    if card is None or not _is_ours(dpu):
+        return None
+    if card.host_access is None and not card.settings:
+        return None
+    return CardConfiguration(
+        server=card.host_ref,
+        host_access=card.host_access,
+        settings=tuple(sorted(card.settings, key=lambda each: each.name)),
+    )
+
+
+def _is_ours(dpu: Server) -> bool:
+    """Whether somebody has accepted the card, and nobody takes it out."""
+    return dpu.spec.acceptance == "Accepted" and dpu.metadata.deletion_timestamp is None
+
 
 R = TypeVar("R", bound=Resource)
 

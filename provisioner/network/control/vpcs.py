@@ -2,16 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from datetime import datetime
 from typing import Final
 
 from provisioner.api import VPC, NetworkClaim, NetworkPool, SecurityGroup, VPCAttachment
 from provisioner.api.machinery.codec import decode_shared, to_json
-from provisioner.api.machinery.conditions import find_condition
+from provisioner.api.machinery.conditions import condition_of, find_condition
 from provisioner.api.machinery.errors import Retryable
 from provisioner.api.network.network_claim import ClaimHolder
-from provisioner.api.network.network_pool import THE_POOL
+from provisioner.api.network.network_pool import THE_POOL, NetworkPoolStatus
+from provisioner.api.network.security_group import SecurityGroupStatus
 from provisioner.cluster.client import Cluster
 from provisioner.cluster.controller import Controller
 from provisioner.cluster.events import Events
@@ -19,18 +20,58 @@ from provisioner.cluster.own_writes import BEHIND_SECONDS
 from provisioner.cluster.reconciler import Said, StatusReconciler, news_of
 from provisioner.cluster.resources import ResourceType, of
 from provisioner.cluster.source import Object, look_up
+from provisioner.network.control.claims.allocate import count_free
 from provisioner.network.control.claims.claimer import MOST_ATTEMPTS, Claimer
 from provisioner.network.control.claims.wanted import TakenVNIs, WantedClaims, want_vni
 from provisioner.network.control.compile.peers import held_by_peers, peer_trouble
 from provisioner.network.control.compile.security import missing_of
 from provisioner.network.control.compile.view import route_trouble
 from provisioner.network.control.facts import Facts
-from provisioner.network.control.report.group import group_status
-from provisioner.network.control.report.pool import pool_status
-from provisioner.network.control.report.vpc import vpc_status
+from provisioner.network.control.report.vpc import is_enforced, vpc_status
 from provisioner.network.control.trouble import Trouble
 from provisioner.network.control.writes import MANAGER
 from provisioner.rules.ownership import owned_by
+
+# What is said of the NetworkPool: pure.
+
+
+def pool_status(pool: NetworkPool, claims: Iterable[NetworkClaim], now: datetime) -> NetworkPoolStatus:
+    """The whole status. claims: those of VNIs."""
+    found = list(claims)
+    released = sum(1 for each in found if each.status.released_time is not None)
+    free = count_free(pool.spec.vni_ranges, (int(each.spec.value) for each in found))
+    message = f"{free} identifiers are free"
+    if not free:
+        message = f"all identifiers are in use, {released} of them by VPCs that are gone: add a range to spec.vniRanges"
+    reason = "Available" if free else "Exhausted"
+    return NetworkPoolStatus(
+        taken_vnis=len(found) - released,
+        quarantined_vnis=released,
+        free_vnis=free,
+        conditions=(condition_of(pool, "Ready", free > 0, reason, message, now),),
+    )
+
+
+# What is said of a SecurityGroup: pure.
+
+MOST_NAMED: Final = 3
+
+
+def group_status(group: SecurityGroup, attachments: Iterable[VPCAttachment], now: datetime) -> SecurityGroupStatus:
+    """The whole status. attachments: those for which it holds."""
+    found = sorted(attachments, key=lambda each: each.name)
+    waiting = [each.name for each in found if not is_enforced(each)]
+    reason, message = "Unused", "no attachment or VPC names it"
+    if waiting:
+        named = ", ".join(waiting[:MOST_NAMED]) + (", …" if len(waiting) > MOST_NAMED else "")
+        reason = "WaitsForAttachments"
+        message = f"not enforced for {len(waiting)} of {len(found)} attachments ({named}): their conditions tell why"
+    elif found:
+        reason, message = "Enforced", f"the DPUs have confirmed it for every attachment ({len(found)})"
+    return SecurityGroupStatus(
+        attachments=len(found), conditions=(condition_of(group, "Ready", not waiting, reason, message, now),)
+    )
+
 
 RETRY_SECONDS: Final = 15.0
 """What waits for something of others is looked at so often, whatever the caches tell."""

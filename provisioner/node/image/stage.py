@@ -13,13 +13,15 @@ import json
 import os
 import shutil
 import subprocess
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
-from typing import Any
+from typing import Any, BinaryIO
 
 from provisioner.node.authorities import JOIN_CA, Authorities
 from provisioner.node.image import initrd
+from provisioner.node.image.answer import Connect
 from provisioner.node.image.command_line import CommandLineError, boot_url, image_sources, least_rate, next_command_line
+from provisioner.node.image.fetch import fetch_file, fetch_small
 from provisioner.node.image.manifest import (
     MAX_BYTES,
     PUBLIC_KEY,
@@ -29,11 +31,58 @@ from provisioner.node.image.manifest import (
     read_manifest,
     verify_signature,
 )
-from provisioner.node.image.running_layers import read_running_layers
-from provisioner.node.image.sources import Sources
+from provisioner.node.image.running_layers import copy_layer, read_running_layers
 from provisioner.node.machine.hardware import memory_bytes
 from provisioner.node.machine.running import lockdown, why_no_kexec
 from provisioner.node.tpm.hand_over import hand_over_digest
+
+# Where the files of one image come from: layers that run already from this machine, all else from image sources.
+
+
+class Sources:
+    """`least_rate`: how fast each source must give, in bytes/s. `running`: as `read_running_layers`. `connect`: as of
+    Answer."""
+
+    def __init__(
+        self,
+        urls: Sequence[str],
+        least_rate: int,
+        running: Mapping[tuple[str, int], str],
+        connect: Connect | None = None,
+    ) -> None:
+        self._urls, self._least_rate, self._running, self._connect = urls, least_rate, running, connect
+        self._faults: list[str] = []
+        self._fetched_bytes = 0
+        self._layers = 0
+        self._layers_here = 0
+
+    def fetch_small(self, path: str, limit_bytes: int, check: Callable[[bytes], object]) -> bytes:
+        return fetch_small(self._urls, path, limit_bytes, check, connect=self._connect)
+
+    def fetch_file(self, file: ImageFile, target: BinaryIO, check: Callable[[], None]) -> None:
+        faults, given_bytes = fetch_file(
+            self._urls, file, target, least_rate=self._least_rate, check=check, connect=self._connect
+        )
+        self._faults += faults
+        self._fetched_bytes += given_bytes
+
+    def obtain_layer(self, layer: ImageFile, target: BinaryIO, check: Callable[[], None]) -> None:
+        """Append the layer to `target`: copied, else fetched."""
+        self._layers += 1
+        device = self._running.get((layer.sha256, layer.size_bytes))
+        if device is not None:
+            fault = copy_layer(device, layer, target, check)
+            if not fault:
+                self._layers_here += 1
+                return
+            self._faults.append(fault)
+        self.fetch_file(layer, target, check)
+
+    def describe(self) -> str:
+        """What came from where, and what was wrong with the last source that was left for another one, if any was."""
+        came = f"{self._layers_here} of {self._layers} layers were here, {self._fetched_bytes / 1e6:.0f} MB fetched"
+        return "; ".join((came, *self._faults[-1:]))
+
 
 FOLDER = "/run/provisioner/next"
 RECORD = "staged.json"

@@ -69,7 +69,7 @@ REFUSED_BY: Final[Mapping[str, str]] = {
     "tests/boot/test_nginx.py": "provisioner/boot/host/nginx.conf.j2",
     "tests/boot/test_web.py": "provisioner/rules/rate.py",
     "tests/cli/": "provisioner/cli/data",
-    "tests/cli/test_core_dumps.py": "provisioner/cli/core_dumps.py",
+    "tests/cli/test_core_dumps.py": "provisioner/cli/main.py",
     "tests/cluster/test_bounded_json.py": "provisioner/cluster/bounded_json.py",
     "tests/cluster/test_recent_events.py": "provisioner/cluster/recent_events.py",
     "tests/cluster/": "provisioner/cluster",

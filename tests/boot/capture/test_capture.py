@@ -16,8 +16,7 @@ from scapy.packet import Raw
 from scapy.utils import PcapNgWriter, wrpcap
 
 from provisioner.api.machinery.errors import Refused
-from provisioner.boot.capture.frames import read_datagram
-from provisioner.boot.capture.read import LARGEST_FILE, MOST_MESSAGES, read_capture, read_messages
+from provisioner.boot.capture.read import LARGEST_FILE, MOST_MESSAGES, read_capture, read_datagram, read_messages
 from provisioner.boot.dhcp.wire.describe import describe_message
 from provisioner.boot.explain.replay import Replayed
 from provisioner.cli.boot.replay_command import render_replayed

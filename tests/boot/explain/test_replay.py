@@ -7,8 +7,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from provisioner.api.machinery.errors import Refused
-from provisioner.boot.capture.frames import Datagram
-from provisioner.boot.capture.read import CapturedMessage
+from provisioner.boot.capture.read import CapturedMessage, Datagram
 from provisioner.boot.dhcp.wire import options as opt
 from provisioner.boot.explain.facts import BootHost
 from provisioner.boot.explain.replay import Replayed, macs_of_clients, replay

@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from prometheus_client import CollectorRegistry
 
-from provisioner.boot.metrics.tftp import TftpMeter
+from provisioner.boot.metrics.meters import TftpMeter
 from tests.boot.metrics.exposition import risen, samples
 
 SIZES = {"snponly.efi": 1000}

@@ -9,9 +9,8 @@ import pytest
 
 from provisioner.api.machinery.errors import NeedsHuman, NotFound
 from provisioner.image.driver import build
-from provisioner.image.driver.build import DriverTree, build_driver, check_versions
+from provisioner.image.driver.build import DriverTree, build_driver, check_versions, read_modinfo
 from provisioner.image.driver.layer import must_resolve
-from provisioner.image.driver.modinfo import read_modinfo
 from provisioner.image.driver.obtain import Obtained
 from provisioner.image.driver.sign import MAGIC, ModuleKey
 from provisioner.image.foreign import ForeignPrograms

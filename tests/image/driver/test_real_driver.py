@@ -14,8 +14,8 @@ from pathlib import Path
 
 import pytest
 
+from provisioner.image.driver.build import read_modinfo
 from provisioner.image.driver.compile import compile_modules
-from provisioner.image.driver.modinfo import read_modinfo
 from provisioner.image.driver.obtain import Obtained
 from provisioner.image.driver.recipe import ModuleSource, Replacement
 from provisioner.image.driver.sign import ModuleKey, verify_module

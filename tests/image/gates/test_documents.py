@@ -11,7 +11,6 @@ import pytest
 
 from provisioner.api.machinery.errors import Refused
 from provisioner.image.finished.manifest import FileDigest
-from provisioner.image.gates.documents.licences import licence_archive
 from provisioner.image.gates.documents.sbom import SbomContents, render_sbom
 from provisioner.image.gates.documents.sizes import (
     ComponentSize,
@@ -22,6 +21,7 @@ from provisioner.image.gates.documents.sizes import (
     encode_sizes,
     growth,
 )
+from provisioner.image.gates.licences import licence_archive
 from provisioner.image.gates.packages.go_binary import GoBuild, GoModule
 from provisioner.image.gates.packages.installed import InstalledPackage
 from provisioner.image.gates.packages.records import Records

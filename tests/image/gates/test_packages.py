@@ -10,7 +10,6 @@ from provisioner.api.machinery.errors import Refused
 from provisioner.image.gates.licences import check_licences
 from provisioner.image.gates.packages.go_binary import GoBuild, GoModule, read_go_build, versioned
 from provisioner.image.gates.packages.installed import InstalledPackage, package_of, read_paragraphs, read_status
-from provisioner.image.gates.packages.purposes import ESSENTIAL, purposes
 from provisioner.image.gates.packages.records import (
     Records,
     decode,
@@ -19,6 +18,7 @@ from provisioner.image.gates.packages.records import (
     path_in_root,
     read_installed,
 )
+from provisioner.image.gates.run import ESSENTIAL, purposes
 from tests.image.gates.samples import elf, go_program, go_record, told, tree_of
 
 STATUS = """\

@@ -12,12 +12,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from provisioner.api.machinery.errors import NotFound, Refused
-from provisioner.image.gates.packages.cvss import base_score
-from provisioner.image.gates.packages.debian_version import debian_key
 from provisioner.image.gates.packages.go_binary import GoBuild, GoModule
 from provisioner.image.gates.packages.installed import InstalledPackage
-from provisioner.image.gates.packages.osv import read_vulnerabilities
-from provisioner.image.gates.packages.semantic_version import semantic_key
+from provisioner.image.gates.packages.osv import base_score, debian_key, read_vulnerabilities, semantic_key
 from provisioner.image.gates.vulnerabilities import Hit, OsvPackage, check_vulnerabilities, find_hits, parts_of
 from tests.image.gates.samples import told
 from tests.tools import installed

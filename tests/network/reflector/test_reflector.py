@@ -14,8 +14,7 @@ from provisioner.cluster.resources import of
 from provisioner.network.evpn.configuration import Configuration
 from provisioner.network.evpn.reflector import ReflectorClient
 from provisioner.network.evpn.vty import BgpdMissing
-from provisioner.network.reflector.service import ReflectorHost, _once
-from provisioner.network.reflector.wanted import client_of, wanted
+from provisioner.network.reflector.service import ReflectorHost, _once, client_of, wanted
 from tests.api.objects import network_pool
 from tests.cluster.fake_cluster import FakeCluster
 from tests.maintenance.chaos.fake_informer import FakeInformer

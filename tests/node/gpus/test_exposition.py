@@ -15,8 +15,8 @@ import yaml
 from provisioner.health.checks.gpu.xids import XIDS
 from provisioner.node.machine.gpus import exposition
 from provisioner.node.machine.gpus.kernel_log import KernelLog
-from provisioner.node.machine.gpus.slowdowns import SteadySlowdowns
 from provisioner.node.machine.gpus.survey import survey
+from provisioner.node.machine.gpus.watch import SteadySlowdowns
 from tests.golden_files import assert_golden
 from tests.node.gpus.fake_gpu_server import FakeGpuServer
 from tests.tools import installed

@@ -16,8 +16,7 @@ from provisioner.node.join import NoProver, SealError, fetch_configuration
 from provisioner.node.machine.boot_facts import read_boot_facts
 from provisioner.node.tpm import device, identity, prover
 from provisioner.node.tpm.device import TpmDevice, TpmError
-from provisioner.node.tpm.event_log import PATH
-from provisioner.node.tpm.prover import TpmProver, choose_prover, read_challenge
+from provisioner.node.tpm.prover import PATH, TpmProver, choose_prover, read_challenge
 from tests.node import fake_join_server
 from tests.node.fake_join_server import Authority, FakeJoinServer
 from tests.node.machine import CONFIGURATION, TOKEN, boot_machine

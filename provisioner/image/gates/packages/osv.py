@@ -6,6 +6,8 @@ Source: Open Source Vulnerability format, version 1.
 
 from __future__ import annotations
 
+import math
+import re
 import zipfile
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
@@ -14,9 +16,101 @@ from typing import Any, Final
 
 from provisioner.api.machinery.documents import Unreadable, read_json
 from provisioner.api.machinery.errors import NotFound, Refused
-from provisioner.image.gates.packages.cvss import base_score
-from provisioner.image.gates.packages.debian_version import debian_key
-from provisioner.image.gates.packages.semantic_version import semantic_key
+
+# Which of two versions of a Go module is the newer one. Source: Semantic Versioning 2.0.0, chapter 11.
+
+_VERSION: Final = re.compile(r"v?(\d{1,9})(?:\.(\d{1,9}))?(?:\.(\d{1,9}))?(?:-([0-9A-Za-z.-]+))?(?:\+[0-9A-Za-z.-]*)?")
+_TOOLCHAIN: Final = re.compile(r"(\d+\.\d+)(rc|beta)(\d+)")
+
+SemanticKey = tuple[tuple[int, int, int], int, tuple[tuple[int, int, str], ...]]
+
+
+def semantic_key(version: str) -> SemanticKey:
+    """What sorts as the standard says. Raises: Refused if it is no version."""
+    if toolchain := _TOOLCHAIN.fullmatch(version):  # Go's own: 1.27rc1
+        version = f"{toolchain[1]}.0-{toolchain[2]}.{toolchain[3]}"
+    match = _VERSION.fullmatch(version)
+    if match is None:
+        raise Refused(f"{version[:80]!r} is no semantic version", hint="check the list it comes from")
+    numbers = (int(match[1]), int(match[2] or 0), int(match[3] or 0))
+    before = tuple(
+        (0, int(word), "") if word.isdecimal() else (1, 0, word) for word in (match[4] or "").split(".") if word
+    )
+    return numbers, 0 if before else 1, before
+
+
+# Which of two versions of a Debian package is the newer one, as dpkg says. Source: deb-version(7).
+
+_PART: Final = re.compile(r"([^0-9]*)([0-9]*)")
+_ALLOWED: Final = re.compile(r"(?:(\d{1,9}):)?([0-9A-Za-z.+~:-]+?)(?:-([0-9A-Za-z.+~]+))?")
+
+DebianKey = tuple[int, tuple[tuple[tuple[int, ...], int], ...], tuple[tuple[tuple[int, ...], int], ...]]
+
+
+def debian_key(version: str) -> DebianKey:
+    """What sorts as dpkg sorts. Raises: Refused if it is no version."""
+    match = _ALLOWED.fullmatch(version)
+    if match is None:
+        raise Refused(f"{version[:80]!r} is no version of a Debian package", hint="check the list it comes from")
+    return int(match[1] or 0), _parts(match[2]), _parts(match[3] or "")
+
+
+def _parts(text: str) -> tuple[tuple[tuple[int, ...], int], ...]:
+    """Pairs of what is no digit and a number; an end, which is less than all but `~`, behind each and behind all."""
+    found = [
+        (tuple(map(_order, letters)), int(digits or 0)) for letters, digits in _PART.findall(text) if letters or digits
+    ]
+    return (*(((*letters, 0), number) for letters, number in found or [((), 0)]), ((0,), 0))
+
+
+def _order(character: str) -> int:
+    """`~` before the end, the end before letters, letters before all others."""
+    if character == "~":
+        return -1
+    return ord(character) if character.isalpha() else ord(character) + 256
+
+
+# How bad a vulnerability is: the base score of a CVSS 3 vector. Source: FIRST, CVSS v3.1 specification, chapter 7.
+
+_WEIGHTS: Final = {
+    "AV": {"N": 0.85, "A": 0.62, "L": 0.55, "P": 0.2},
+    "AC": {"L": 0.77, "H": 0.44},
+    "UI": {"N": 0.85, "R": 0.62},
+    "C": {"H": 0.56, "L": 0.22, "N": 0.0},
+    "I": {"H": 0.56, "L": 0.22, "N": 0.0},
+    "A": {"H": 0.56, "L": 0.22, "N": 0.0},
+}
+_PRIVILEGES: Final = {"U": {"N": 0.85, "L": 0.62, "H": 0.27}, "C": {"N": 0.85, "L": 0.68, "H": 0.5}}
+_PREFIXES: Final = ("CVSS:3.0/", "CVSS:3.1/")
+_WORDS: Final = {"negligible": 0.0, "low": 3.9, "medium": 6.9, "high": 8.9, "critical": 10.0}
+
+
+def base_score(vector: str) -> float | None:
+    """0.0 to 10.0; None if it is no whole vector of CVSS 3, or a word that distributions use (`high`)."""
+    if vector.lower() in _WORDS:
+        return _WORDS[vector.lower()]
+    if not vector.startswith(_PREFIXES):
+        return None
+    metrics = dict(part.split(":", 1) for part in vector.split("/")[1:] if ":" in part)
+    scope = metrics.get("S", "")
+    try:
+        weight = {name: weights[metrics[name]] for name, weights in _WEIGHTS.items()}
+        privileges = _PRIVILEGES[scope][metrics["PR"]]
+    except KeyError:
+        return None
+    base = 1 - (1 - weight["C"]) * (1 - weight["I"]) * (1 - weight["A"])
+    impact = 6.42 * base if scope == "U" else 7.52 * (base - 0.029) - 3.25 * (base - 0.02) ** 15
+    if impact <= 0:
+        return 0.0
+    exploitability = 8.22 * weight["AV"] * weight["AC"] * privileges * weight["UI"]
+    return _rounded_up(min((1.0 if scope == "U" else 1.08) * (impact + exploitability), 10.0))
+
+
+def _rounded_up(score: float) -> float:
+    """To one decimal, up; in whole numbers, as the specification's appendix A does it."""
+    whole = round(score * 100_000)
+    return whole / 100_000 if whole % 10_000 == 0 else (math.floor(whole / 10_000) + 1) / 10
+
 
 _MAX_FILE: Final = 1 << 30
 _MAX_RECORD: Final = 16 << 20

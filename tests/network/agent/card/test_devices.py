@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from provisioner.network.agent.card.devices import MOST_CARDS, BlueField, find_bluefields
+from provisioner.network.agent.card.configure import MOST_CARDS, BlueField, find_bluefields
 
 
 def plug(bus: Path, address: str, vendor: str, device: str) -> None:
