@@ -24,7 +24,7 @@ from lab.binaries.cache import architecture
 from lab.cli.parts import demo_state
 from provisioner import __version__
 from provisioner.api.machinery.errors import NeedsHuman, ProvisionerError
-from provisioner.image.command import clean_environment, run
+from provisioner.image.tools.command import clean_environment, run
 
 RECIPES: Final = ("provisioner.toml", "provisioner-boot.toml")
 SUMS: Final = "SHA256SUMS"

@@ -10,7 +10,7 @@ from collections.abc import Iterable
 from pathlib import Path
 from typing import Final
 
-from provisioner.image.command import clean_environment, run
+from provisioner.image.tools.command import clean_environment, run
 
 _FOLDERS: Final = ("usr/lib/python3.13", "usr/local/lib/python3.13")
 

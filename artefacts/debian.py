@@ -17,11 +17,11 @@ from pathlib import Path
 from typing import Any, Final
 
 from artefacts.recipe import Machine
-from provisioner.image.command import clean_environment, run
 from provisioner.image.gates.packages.installed import package_of, read_paragraphs
 from provisioner.image.golang import entry
 from provisioner.image.mirror import AptSource, choose_archives, read_sources
 from provisioner.image.recipe import Distribution
+from provisioner.image.tools.command import clean_environment, run
 
 DISTRIBUTION: Final = "debian-13"
 KEYRINGS: Final = "/usr/share/keyrings"

@@ -11,8 +11,8 @@ from typing import Final
 
 from artefacts.recipe import ContainerRecipe, Machine
 from provisioner.api.machinery.errors import NeedsHuman
-from provisioner.image.elf import Linkage, read_linkage
 from provisioner.image.gates.allowed import matching
+from provisioner.image.tools.elf import Linkage, read_linkage
 
 _TRIPLETS: Final = {"amd64": "x86_64-linux-gnu", "arm64": "aarch64-linux-gnu"}
 _MERGED: Final = {"bin": "usr/bin", "sbin": "usr/sbin", "lib": "usr/lib", "lib64": "usr/lib64"}

@@ -8,7 +8,7 @@ from pathlib import Path
 
 from artefacts.layer import FILE_TIME
 from provisioner.api.machinery.errors import NeedsHuman
-from provisioner.image.command import clean_environment, run
+from provisioner.image.tools.command import clean_environment, run
 
 
 def build_wheel(checkout: Path, target: Path) -> Path:

@@ -14,9 +14,9 @@ from typing import Final
 
 from artefacts.recipe import Machine
 from provisioner.api.machinery.errors import Refused
-from provisioner.image.command import run
 from provisioner.image.gates.allowed import matches
 from provisioner.image.golang import entry
+from provisioner.image.tools.command import run
 
 SITE: Final = PurePosixPath("usr/local/lib/python3.13/dist-packages")
 """Where Debian's Python looks for what did not come with Debian."""

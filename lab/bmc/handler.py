@@ -17,7 +17,7 @@ from lab.bmc import resources as bmc_resources
 from lab.bmc.override import PropertyRefusedError
 from lab.bmc.server_power import RESET_TYPES, PowerStateError
 from provisioner.api.machinery.errors import Retryable
-from provisioner.node.lingering_close import LingeringHandler
+from provisioner.node.http.lingering_close import LingeringHandler
 
 if TYPE_CHECKING:
     from lab.bmc.endpoint import BmcEndpoint

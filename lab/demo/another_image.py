@@ -10,10 +10,10 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Final
 
-from provisioner.image.command import run
 from provisioner.image.finished import store
 from provisioner.image.finished.manifest import MANIFEST, Layer, decode
 from provisioner.image.finished.sign import SecretKey
+from provisioner.image.tools.command import run
 
 NOTE: Final = "lab.note"
 NOTE_FILE: Final = Path("etc/lab-note")

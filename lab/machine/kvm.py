@@ -20,7 +20,7 @@ import structlog
 
 from lab.machine.machine import EMULATED_KERNEL_ARGUMENTS, Accelerator, processors
 from lab.tools import Tools
-from provisioner.image import cpio
+from provisioner.image.tools import cpio
 
 log = structlog.get_logger()
 

@@ -8,7 +8,7 @@ from typing import Any, Final, TypeVar
 
 from lab.virtual_network.echo import Echoes, echo
 from provisioner.api.machinery.errors import NeedsHuman
-from provisioner.network.agent import namespaces
+from provisioner.network.agent.model import namespaces
 
 T = TypeVar("T")
 _COMMAND_SECONDS: Final = 60

@@ -12,7 +12,7 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import Final, Generic, TypeVar
 
 from lab.virtual_network.namespace import Namespace, ip
-from provisioner.network.agent import namespaces
+from provisioner.network.agent.model import namespaces
 
 BRIDGE: Final = "br0"
 

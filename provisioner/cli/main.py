@@ -69,7 +69,7 @@ KUBECTL_COMMANDS: Final[Mapping[str, str]] = {
     "drain": "provisioner.cli.kubectl.request_commands:drain",
     "explain": "provisioner.cli.boot.explain_command:explain",
     "hold": "provisioner.cli.kubectl.condition_commands:hold",
-    "move": "provisioner.cli.kubectl.move_command:move",
+    "move": "provisioner.cli.fleet.move_command:move",
     "power-cycle": "provisioner.cli.kubectl.request_commands:power_cycle",
     "reboot": "provisioner.cli.kubectl.request_commands:reboot",
     "reimage": "provisioner.cli.kubectl.request_commands:reimage",
@@ -77,7 +77,7 @@ KUBECTL_COMMANDS: Final[Mapping[str, str]] = {
     "retry": "provisioner.cli.kubectl.condition_commands:retry",
     "rollout": "provisioner.cli.rollout.group:rollout",
     "shell": "provisioner.cli.kubectl.shell_command:shell",
-    "status": "provisioner.cli.kubectl.status_command:status",
+    "status": "provisioner.cli.fleet.status_command:status",
     "trace": "provisioner.cli.boot.trace_command:trace",
     "vpc": "provisioner.cli.vpc.group:vpc",
     "why": "provisioner.cli.why.command:why",
@@ -236,12 +236,3 @@ def kubectl_plugin() -> None:
     """Entry point of `kubectl-provision`, which kubectl finds on the PATH."""
     configure_logging(json=False, verbose=False)
     run_group(kubectl, "kubectl provision")
-
-
-def kubectl_completion() -> None:
-    """Entry point of `kubectl_complete-provision`, which kubectl asks for completions."""
-    from provisioner.cli.kubectl.completion import complete
-
-    completions = complete(kubectl, sys.argv[1:])
-    if completions:
-        printer.show(completions)

@@ -10,7 +10,7 @@ from prometheus_client.core import CounterMetricFamily, Metric
 from prometheus_client.registry import Collector
 
 from provisioner.cluster.health.checks import Check
-from provisioner.cluster.health.process import FollowedCache, FollowedWorker, Process
+from provisioner.cluster.process import FollowedCache, FollowedWorker, Process
 from provisioner.cluster.series import PREFIX, born, gauge
 
 SECONDS: Final = (0.005, 0.02, 0.1, 0.5, 1, 5, 15, 60, 300)

@@ -7,7 +7,7 @@ from contextlib import suppress
 
 from waitress.channel import HTTPChannel
 
-from provisioner.node.lingering_close import LingeringClose
+from provisioner.node.http.lingering_close import LingeringClose
 
 
 class LingeringChannel(HTTPChannel):  # type: ignore[misc]

@@ -42,10 +42,10 @@ from provisioner.cluster.client import Cluster
 from provisioner.cluster.controller_meter import ControllerMeter, LeaseMeter, ProcessCollector
 from provisioner.cluster.events import EventType
 from provisioner.cluster.fleet_state import ImageCollector, LateBootCollector
-from provisioner.cluster.health.process import Process
 from provisioner.cluster.metrics_server import serve_in_background
 from provisioner.cluster.network_metrics import NetworkCollector
 from provisioner.cluster.outcome_meter import OutcomeMeter
+from provisioner.cluster.process import Process
 from provisioner.cluster.request_meter import RequestMeter
 from provisioner.cluster.rollout_metrics import RolloutCollector, RolloutMeter
 from provisioner.cluster.series import PREFIX, born, gauge, tell_process

@@ -16,7 +16,7 @@ from typing import Any, Final
 from wsgiref.simple_server import WSGIRequestHandler, WSGIServer, make_server
 from wsgiref.types import WSGIApplication
 
-from provisioner.node.lingering_close import LingeringHandler
+from provisioner.node.http.lingering_close import LingeringHandler
 
 MOST_CONNECTIONS: Final = 64
 MOST_OF_ONE: Final = 8

@@ -13,7 +13,7 @@ from provisioner.api.nodes.contract import HOLD_TAINT, MAINTENANCE_TAINT, VERIFI
 from provisioner.api.servers.discovery import NAME_PREFIX
 from provisioner.api.servers.server import Lifecycle, ServerStatus, Verification
 from provisioner.cluster.events import Happened
-from provisioner.health.checked_node import CheckedNode
+from provisioner.health.checks.checked_node import CheckedNode
 from provisioner.health.checks.facts import NAME as FACTS_CHECK
 from provisioner.health.decision import CurrentRound, HealthDecision, JobOrder
 from provisioner.health.requests import RequestAnswer

@@ -26,11 +26,11 @@ from provisioner.cluster.events import Events
 from provisioner.cluster.reconciler import StatusReconciler
 from provisioner.cluster.resources import NODES, ResourceType
 from provisioner.cluster.source import Caches, Object, Source, conditions_of, look_up, when_changed
-from provisioner.health.checked_node import read_node
+from provisioner.health.checks.checked_node import read_node
 from provisioner.health.compose import STARTED, VERIFIED
 from provisioner.health.decide import decide
 from provisioner.health.decision import HealthDecision
-from provisioner.health.jobs.runner import JobRunner, labelled_server
+from provisioner.health.job_runner import JobRunner, labelled_server
 from provisioner.health.node_writer import MANAGER, NodeWriter, taints_differ
 from provisioner.health.situation import CheckInputs, boot_to_judge, joined_time
 from provisioner.health.skew import ClockSkew

@@ -10,10 +10,10 @@ from provisioner.api import NodePool
 from provisioner.api.machinery.meta import parse_time, rfc3339, rfc3339_micro
 from provisioner.api.servers.server import Verification
 from provisioner.api.servers.server_status import is_given_up
-from provisioner.health.checked_node import CheckedNode
-from provisioner.health.checks.look import look_at
+from provisioner.health.checks.checked_node import CheckedNode
 from provisioner.health.compose import compose, has_passed
 from provisioner.health.decision import CurrentRound, HealthDecision, JobOrder
+from provisioner.health.look import look_at
 from provisioner.health.requests import (
     CheckRequests,
     RequestAnswer,

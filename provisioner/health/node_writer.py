@@ -18,7 +18,7 @@ from provisioner.cluster.client import Cluster
 from provisioner.cluster.events import Events
 from provisioner.cluster.json_patch import pointer
 from provisioner.cluster.resources import NODES, of
-from provisioner.health.checked_node import CheckedNode, find, read_node
+from provisioner.health.checks.checked_node import CheckedNode, find, read_node
 from provisioner.health.compose import VERIFIED
 from provisioner.health.requests import RequestAnswer
 from provisioner.health.situation import boot_to_judge, is_held

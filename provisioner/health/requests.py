@@ -13,7 +13,7 @@ from typing import Literal
 from provisioner.api.machinery.meta import rfc3339
 from provisioner.api.nodes.contract import VERIFICATION_RELEASE_REQUESTED, VERIFICATION_RETRY_REQUESTED
 from provisioner.api.servers.server import Server, Verification
-from provisioner.health.checked_node import CheckedNode, ObservedCondition, find
+from provisioner.health.checks.checked_node import CheckedNode, ObservedCondition, find
 from provisioner.health.checks.finding import printable
 from provisioner.health.situation import joined_time
 

@@ -10,7 +10,7 @@ from provisioner.api import Image, NodePool, Server
 from provisioner.api.machinery.meta import parse_time
 from provisioner.api.nodes.contract import HOLD_REQUESTED
 from provisioner.api.pools.pool_settings import JobCheck
-from provisioner.health.checked_node import CheckedNode, find
+from provisioner.health.checks.checked_node import CheckedNode, find
 from provisioner.health.jobs.outcome import ABSENT, JobState
 from provisioner.rules.boot_order import has_fetched, is_ordered_boot, joined_boot_id
 from provisioner.rules.checks_of_boot import checks_of_boot

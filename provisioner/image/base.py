@@ -14,12 +14,12 @@ from pathlib import Path
 from typing import Final
 
 from provisioner.api.machinery.errors import NeedsHuman
-from provisioner.image.command import clean_environment, run
-from provisioner.image.foreign import ForeignPrograms
 from provisioner.image.gates.packages import records
-from provisioner.image.modules import KernelModules, UnpackedModule, render_aliases, render_dependencies
 from provisioner.image.plan import DEBS, KEYRINGS, Choices, bootstrap_command
 from provisioner.image.recipe import Recipe
+from provisioner.image.tools.command import clean_environment, run
+from provisioner.image.tools.foreign import ForeignPrograms
+from provisioner.image.tools.modules import KernelModules, UnpackedModule, render_aliases, render_dependencies
 
 VERSIONED_PACKAGES: Final = {
     "containerd": "containerd",

@@ -21,15 +21,12 @@ from provisioner.api.machinery.errors import NeedsHuman, NotFound
 from provisioner.api.machinery.values import Sha256Digest
 from provisioner.api.servers.server import Architecture
 from provisioner.image.base import Base, build_base
-from provisioner.image.command import must_be_root, require
 from provisioner.image.driver.build import DriverTree, build_driver
 from provisioner.image.driver.fingerprint import driver_fingerprint
-from provisioner.image.elf import read_architecture
 from provisioner.image.finished import store
 from provisioner.image.finished.check import check_image
 from provisioner.image.finished.manifest import FileDigest, Layer, Manifest, digest_of
 from provisioner.image.finished.sign import SecretKey
-from provisioner.image.foreign import ForeignPrograms, find_foreign
 from provisioner.image.inputs import base_fingerprint, image_fingerprint
 from provisioner.image.judge import Finished, joined, judge, remember
 from provisioner.image.layers import (
@@ -47,6 +44,9 @@ from provisioner.image.request import BuildRequest, Phases, Report, made
 from provisioner.image.root import assemble_kubelet, assemble_site, compile_agents
 from provisioner.image.stage1 import pack_stage1
 from provisioner.image.toolkit.build import obtain_toolkit
+from provisioner.image.tools.command import must_be_root, require
+from provisioner.image.tools.elf import read_architecture
+from provisioner.image.tools.foreign import ForeignPrograms, find_foreign
 
 __all__ = ["PHASES", "BuildRequest", "Built", "Report", "build_image"]
 

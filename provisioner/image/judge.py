@@ -8,13 +8,13 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from provisioner.image.finished import store
-from provisioner.image.foreign import ForeignPrograms
 from provisioner.image.gates.packages.records import Records
 from provisioner.image.gates.request import GateReport, GateRequest
 from provisioner.image.gates.run import run_gates
 from provisioner.image.recipe import Recipe
 from provisioner.image.request import BuildRequest, made
 from provisioner.image.toolkit.build import MODULE as TOOLKIT
+from provisioner.image.tools.foreign import ForeignPrograms
 
 _SIZES = "sizes"
 

@@ -18,10 +18,10 @@ from pathlib import Path
 from typing import Final
 
 from provisioner.api.machinery.errors import NeedsHuman
-from provisioner.image.command import clean_environment, run
 from provisioner.image.inputs import Fingerprint
 from provisioner.image.plan import squashfs_command
 from provisioner.image.recipe import Recipe
+from provisioner.image.tools.command import clean_environment, run
 
 MERGED: Final = "system"
 """The one layer of an image whose recipe wants all of them packed into one."""

@@ -17,9 +17,9 @@ from provisioner.image.driver.recipe import DriverRecipe as DriverRecipe
 from provisioner.image.driver.recipe import parse_driver
 from provisioner.image.gates.recipe import GateRules as GateRules
 from provisioner.image.gates.recipe import parse_gates
-from provisioner.image.tables import RecipeGroup as Group
-from provisioner.image.tables import TomlTable, names_of
-from provisioner.image.tables import read_data as read_data
+from provisioner.image.tools.tables import RecipeGroup as Group
+from provisioner.image.tools.tables import TomlTable, names_of
+from provisioner.image.tools.tables import read_data as read_data
 
 
 @dataclass(frozen=True, kw_only=True)

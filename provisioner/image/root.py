@@ -10,13 +10,13 @@ from pathlib import Path
 from provisioner.api.machinery.errors import NeedsHuman
 from provisioner.api.servers.server import Architecture
 from provisioner.image.base import compile_tree
-from provisioner.image.command import clean_environment
 from provisioner.image.containerd.archive import PinnedArchive, read_archive
 from provisioner.image.containerd.pause import PauseImage, pause_image
 from provisioner.image.containerd.state import write_state
 from provisioner.image.finished.sign import PublicKeys
-from provisioner.image.foreign import ForeignPrograms
 from provisioner.image.recipe import Recipe
+from provisioner.image.tools.command import clean_environment
+from provisioner.image.tools.foreign import ForeignPrograms
 
 PYTHON = Path("usr/lib/python3/dist-packages")
 UNITS = Path("etc/systemd/system")

@@ -7,13 +7,13 @@ import subprocess
 from pathlib import Path
 
 from provisioner.api.machinery.errors import NeedsHuman
-from provisioner.image import cpio
 from provisioner.image.base import Base
-from provisioner.image.command import run
-from provisioner.image.elf import read_linkage
 from provisioner.image.finished.sign import PublicKey
-from provisioner.image.foreign import ForeignPrograms
 from provisioner.image.recipe import Recipe
+from provisioner.image.tools import cpio
+from provisioner.image.tools.command import run
+from provisioner.image.tools.elf import read_linkage
+from provisioner.image.tools.foreign import ForeignPrograms
 
 _LEVEL = "-12"  # 19 takes four times as long for 10 %
 

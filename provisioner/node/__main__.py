@@ -47,7 +47,7 @@ def main(arguments: list[str]) -> int:
 
 def _join(root: str) -> int:
     from provisioner.node import join
-    from provisioner.node.authorities import JOIN_CA, Authorities
+    from provisioner.node.image.authorities import JOIN_CA, Authorities
     from provisioner.node.join_files import (
         ALIGNMENT_FILE,
         JoinConfigurationError,
@@ -58,7 +58,7 @@ def _join(root: str) -> int:
     )
     from provisioner.node.machine.boot_facts import BootFactsError, read_boot_facts, request_key
     from provisioner.node.machine.numa import numa_nodes
-    from provisioner.node.tpm.prover import choose_prover
+    from provisioner.node.prover import choose_prover
 
     if is_joined(root):
         remove_secrets(root)

@@ -15,7 +15,7 @@ from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
-from provisioner.node.http_post import split_url
+from provisioner.node.http.post import split_url
 from provisioner.node.join_files import KUBELET_FOLDER
 
 MAX_OBJECT_BYTES = 4 << 20

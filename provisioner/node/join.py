@@ -8,7 +8,7 @@ import ssl
 from collections.abc import Callable, Mapping
 
 from provisioner.node import retry
-from provisioner.node.http_post import HttpResponse, post
+from provisioner.node.http.post import HttpResponse, post
 from provisioner.node.machine.boot_facts import BootFacts
 
 MAX_PROOFS_IN_A_ROW = 3

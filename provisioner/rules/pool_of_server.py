@@ -7,12 +7,12 @@ stands in `status.assignedNodePoolRef`, which the rollout alone writes, together
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Hashable, Iterable, Mapping
 from typing import Any, Literal, NamedTuple
 
 from provisioner.api.nodes.maintenance import FINAL_PHASES, Maintenance
 from provisioner.api.servers.server import Server
-from provisioner.cluster.source import spec_of
+from provisioner.cluster.source import Object, spec_of
 from provisioner.rules.boot_order import is_settled
 
 PoolRule = Literal["BootOrder", "Running", "Assigned", "Spec", "NoNodePool"]
@@ -97,3 +97,11 @@ def _first(wished: str | None, *names: str | None) -> str | None:
     if wished is None:
         return None
     return next((name for name in names if name is not None), wished)
+
+
+def refers_to(server: Object) -> Iterable[Hashable]:
+    """Kind and name of what a Server depends on: its pools, its rack, the Images that are ordered and assigned."""
+    status, spec = server.get("status") or {}, spec_of(server)
+    images = {(status.get("order") or {}).get("imageRef"), status.get("assignedImageRef")}
+    pools = pools_in(server)
+    return *(("NodePool", name) for name in pools), ("Rack", spec.get("rackRef")), *(("Image", name) for name in images)

@@ -15,7 +15,7 @@ from provisioner.api.servers.firmware_profile import FirmwareProfile
 from provisioner.api.servers.server import PowerStatus
 from provisioner.attestation.judge import Evidence
 from provisioner.attestation.tpm.algorithms import Attribute
-from provisioner.health.checks.look import check_credential
+from provisioner.health.look import check_credential
 from provisioner.join.admission.admit import Challenged, Denied, NotYet
 from provisioner.join.admission.configuration import JoinConfiguration, SealedConfiguration
 from provisioner.join.admission.service import Answer

@@ -15,7 +15,7 @@ from provisioner.boot.orders.decide import decide
 from provisioner.boot.orders.facts import OrderFacts
 from provisioner.cluster.client import Cluster
 from provisioner.cluster.resources import of
-from provisioner.health.checked_node import read_node
+from provisioner.health.checks.checked_node import read_node
 from provisioner.health.situation import boot_to_judge
 from provisioner.maintenance.facts import read_node as read_view
 from provisioner.maintenance.phases.kept_drain import why_unverified

@@ -12,7 +12,7 @@ from provisioner.cluster.client import Cluster
 from provisioner.cluster.resources import JOBS, PODS
 from provisioner.cluster.source import Index
 from provisioner.health.decision import JobOrder
-from provisioner.health.jobs.runner import JobRunner, labelled_server
+from provisioner.health.job_runner import JobRunner, labelled_server
 from tests.health.objects import job_check
 from tests.people import until
 

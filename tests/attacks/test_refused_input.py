@@ -24,7 +24,7 @@ from provisioner.network.agent.boot import listeners
 from provisioner.network.agent.boot.image_cache import ImageCache
 from provisioner.network.agent.boot.plane import BootingHost, BootServices
 from provisioner.network.agent.boot.proxy import Proxy
-from provisioner.node import lingering_close
+from provisioner.node.http import lingering_close
 from tests.join.test_authorizer import Site
 from tests.web.conftest import served
 from tests.web.made_up_fleet import make_fleet

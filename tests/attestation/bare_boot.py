@@ -26,7 +26,7 @@ from lab.machine.tpm_manufacture import manufacture_tpm
 from lab.network import LabNetwork, tap_name
 from lab.tools import Tools
 from provisioner.api.machinery.values import parse_mac
-from provisioner.image import cpio
+from provisioner.image.tools import cpio
 
 SERVER: Final = "r01-u01"
 LONGEST_BOOT_SECONDS: Final = 400.0

@@ -31,9 +31,9 @@ from provisioner.attestation.judge import (
 from provisioner.attestation.outcome import Reason
 from provisioner.attestation.sealing import seal_configuration
 from provisioner.node.join import SealError
+from provisioner.node.prover import PATH, TpmProver
 from provisioner.node.tpm import commands
 from provisioner.node.tpm.hand_over import PCR, extend, hand_over_digest
-from provisioner.node.tpm.prover import PATH, TpmProver
 from tests.attestation.firmware_log import a_boot, write_log
 from tests.attestation.machine import NOW, a_challenge, expected_boot
 from tests.node.machine import CONFIGURATION

@@ -20,7 +20,7 @@ from lab.demo.state import ADDRESS, DemoState
 from lab.machine.machine import Accelerator, processors
 from lab.network import LabNetwork
 from lab.tools import Tools
-from provisioner.image import cpio
+from provisioner.image.tools import cpio
 from provisioner.join.admission.kubelet_configuration import kubelet_configuration
 from provisioner.node.image.manifest import ImageContents, ImageFile, read_manifest
 

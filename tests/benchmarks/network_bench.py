@@ -21,7 +21,7 @@ from typing import Final
 
 from provisioner.api.network.dpu_network import DPUNetworkSpec
 from provisioner.network.agent.follow import LOOK_SECONDS
-from provisioner.network.agent.naming import router_address, router_mac, vxlan_name
+from provisioner.network.agent.model.naming import router_address, router_mac, vxlan_name
 from tests.benchmarks.processor_time import seconds_of_children
 from tests.benchmarks.record import Check, Goal, begin, ratios, spread
 from tests.network.agent.rack import DPU, rack

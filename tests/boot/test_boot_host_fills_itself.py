@@ -20,10 +20,10 @@ from provisioner.image.finished.publish import image_object
 from provisioner.image.finished.sign import SecretKey
 from provisioner.image.registry.access import open_access
 from provisioner.image.registry.client import Registry
-from provisioner.image.registry.fill import StoreFiller
 from provisioner.image.registry.push import push_image
 from provisioner.image.registry.reference import parse_repository
 from provisioner.image.registry.transport import RegistryTransport
+from provisioner.image.retention.fill import StoreFiller
 from tests.boot.conftest import Programs
 from tests.boot.test_service import Host, free_port, wait_until
 from tests.image.made_images import write_layered

@@ -25,13 +25,13 @@ from structlog.testing import capture_logs
 
 from lab.control_plane.ports import free_port
 from provisioner.api.machinery.errors import Refused
-from provisioner.boot.host.firmware import SERVED_FILES
 from provisioner.boot.host.nginx import NginxSite, nginx_command, render_nginx
 from provisioner.boot.host.nginx_upkeep import follow_certificate, stamp_of
 from provisioner.boot.host.peer import RealPeer
 from provisioner.boot.host.processes import Child
 from provisioner.boot.metrics.nginx_status import read_connections
 from provisioner.boot.metrics.requests import read_line
+from provisioner.boot.tftp.firmware import SERVED_FILES
 from tests.boot.conftest import Programs
 from tests.golden_files import assert_golden
 

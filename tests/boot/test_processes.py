@@ -82,7 +82,7 @@ def test_children_die_with_a_parent_that_is_killed(user: str | None) -> None:
         "import sys, threading, time\n"
         "import structlog\n"
         "from provisioner.boot.host.processes import Child\n"
-        "from provisioner.boot.host.tftp import run_as\n"
+        "from provisioner.boot.tftp.dnsmasq import run_as\n"
         "structlog.configure(logger_factory=structlog.PrintLoggerFactory(sys.stderr))\n"
         f"child = Child('sleep', ['/bin/sleep', '1000'], privileges=run_as({user!r}))\n"
         "stop = threading.Event()\n"

@@ -14,9 +14,9 @@ from pathlib import Path
 import pytest
 
 from provisioner.api.machinery.errors import NeedsHuman
-from provisioner.boot.host.firmware import FIRMWARE_FILES, collect_firmware
 from provisioner.boot.host.processes import Child
-from provisioner.boot.host.tftp import dnsmasq_command, run_as
+from provisioner.boot.tftp.dnsmasq import dnsmasq_command, run_as
+from provisioner.boot.tftp.firmware import FIRMWARE_FILES, collect_firmware
 from tests.boot.conftest import Programs
 from tests.tools import need_root
 

@@ -182,7 +182,7 @@ def checkout() -> Graph:
     ("changed", "selected", "others"),
     [
         ("provisioner/rules/liveness.py", ["rules/test_liveness.py", "maintenance/"], ["website/", "outbound/"]),
-        ("provisioner/cli/kubectl/move_command.py", ["cli/"], ["boot/", "node/"]),
+        ("provisioner/cli/fleet/move_command.py", ["cli/"], ["boot/", "node/"]),
         ("provisioner/node/tpm/device.py", ["node/tpm/"], ["rollout/", "website/"]),
         ("ipxe/boot.ipxe.j2", ["boot/"], ["power/", "rollout/"]),
         ("docs/threat-model.md", ["attacks/test_catalogue.py", "website/"], ["rollout/", "power/"]),

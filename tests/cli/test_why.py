@@ -18,8 +18,8 @@ from provisioner.api.pools.node_pool import KubeletSettings, NodePoolStatus
 from provisioner.api.pools.numa_alignment import NumaAlignment
 from provisioner.api.pools.rollout_status import ReleasedImage, RolloutStatus
 from provisioner.api.servers.server_status import BootOrder, CheckResult, JoinStatus, UpgradeFailure
+from provisioner.cli.fleet.status_command import render_status
 from provisioner.cli.kubectl.printing import WIDTH
-from provisioner.cli.kubectl.status_command import render_status
 from provisioner.cli.kubectl.targets import ServerTarget
 from provisioner.cli.why.screen import render_why
 from provisioner.cli.why.subject import ServerSubject

@@ -19,7 +19,7 @@ from prometheus_client.core import Metric
 from provisioner.api.nodes.maintenance import MaintenanceStatus, RebootAttempt
 from provisioner.cli.service.controller import NAMES
 from provisioner.cluster.metrics import Meters
-from provisioner.health.checks.look import ALL_CHECKS
+from provisioner.health.look import ALL_CHECKS
 from provisioner.maintenance.phases.verdict import FINAL_PHASE_OF, Cause
 from provisioner.maintenance.status.measure import tell_metrics
 from provisioner.maintenance.status.record import end_attempt, judge, note

@@ -13,14 +13,14 @@ from typing import Any
 import pytest
 
 from provisioner.api.machinery.errors import Retryable
+from provisioner.cluster import process as process_health
 from provisioner.cluster.controller import Controller
-from provisioner.cluster.health import process as process_health
 from provisioner.cluster.health import server as health_server
 from provisioner.cluster.health.checks import Check, HealthVerdict, answer, ill, well
-from provisioner.cluster.health.process import WORK_SECONDS, Process
 from provisioner.cluster.health.server import MAX_CONNECTIONS, HealthServer
 from provisioner.cluster.informer import Informer
 from provisioner.cluster.leader import LeaderElector
+from provisioner.cluster.process import WORK_SECONDS, Process
 from provisioner.cluster.resources import NODES
 from provisioner.cluster.work_queue import WorkQueue
 from tests.cluster.fake_cluster import FakeCluster

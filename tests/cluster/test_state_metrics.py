@@ -19,11 +19,11 @@ from provisioner.api.machinery.errors import Conflict, NeedsHuman, ProvisionerEr
 from provisioner.cluster.certificate_ends import CertificateCollector
 from provisioner.cluster.client import Cluster
 from provisioner.cluster.controller import Controller
-from provisioner.cluster.health.process import Process
 from provisioner.cluster.informer import Informer
 from provisioner.cluster.metrics import Meters
 from provisioner.cluster.network_metrics import MAX_REASONS
 from provisioner.cluster.outcome_meter import BMC_ERRORS, CERTIFICATE_OUTCOMES
+from provisioner.cluster.process import Process
 from provisioner.cluster.resources import NODES
 from provisioner.outbound.lanes import Lanes
 from tests.cluster.fake_cluster import FakeCluster

@@ -20,8 +20,8 @@ from provisioner.boot.tls import issue
 from provisioner.boot.tls.announcement import render_announcement
 from provisioner.boot.tls.files import ServerFiles
 from provisioner.image.finished.sign import SecretKey
-from provisioner.node import authorities as node_authorities
-from provisioner.node.authorities import FIRST_LINE, Authorities, read_document
+from provisioner.node.image import authorities as node_authorities
+from provisioner.node.image.authorities import FIRST_LINE, Authorities, read_document
 from provisioner.node.join import NoProver, fetch_configuration
 from provisioner.node.machine.boot_facts import read_boot_facts
 from tests.node.fake_join_server import Answer, Authority, FakeJoinServer
@@ -244,7 +244,7 @@ def what_it_takes(tmp_path: Path, boot_service: FakeJoinServer, ca: str, context
             return "it waits"
 
 
-VERIFY, READ = "provisioner.node.image.manifest.verify_signature", "provisioner.node.authorities.read_document"
+VERIFY, READ = "provisioner.node.image.manifest.verify_signature", "provisioner.node.image.authorities.read_document"
 WITHOUT: Mapping[str, tuple[str, Callable[..., object]]] = {
     "another key has signed it": (VERIFY, lambda *_: None),
     "it was altered": (VERIFY, lambda *_: None),

@@ -24,10 +24,10 @@ from provisioner.attestation.quote import verify_signature
 from provisioner.attestation.tpm.attest import parse_quote
 from provisioner.attestation.tpm.public import parse_public
 from provisioner.join.admission.tpm.wire import challenge_to_wire, read_evidence
+from provisioner.node.prover import read_challenge
 from provisioner.node.tpm import commands, templates
 from provisioner.node.tpm.device import TpmDevice, TpmError
 from provisioner.node.tpm.identity import split_certificates
-from provisioner.node.tpm.prover import read_challenge
 from tests.attestation.fake_tpm import FakeTpm, attest, zeros
 from tests.attestation.firmware_log import KERNEL, a_boot, write_log
 from tests.attestation.machine import FakeMachine, a_challenge, digest_of

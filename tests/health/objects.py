@@ -29,7 +29,7 @@ from provisioner.api.pools.pool_settings import (
     VerificationSettings,
 )
 from provisioner.api.servers.server import BootOrder, Interface, JoinStatus, ServerStatus
-from provisioner.health.checked_node import CheckedNode, read_node
+from provisioner.health.checks.checked_node import CheckedNode, read_node
 from provisioner.health.decision import HealthDecision
 from provisioner.health.situation import CheckInputs
 from tests.boot.objects import DIGEST, image, pool, server

@@ -10,7 +10,7 @@ import pytest
 from provisioner.api.nodes.facts import NodeFacts
 from provisioner.api.pools.pool_settings import ExpectedInfiniband, ExpectedInventory
 from provisioner.health.checks.finding import Finding
-from provisioner.health.checks.look import ALL_CHECKS, look_at
+from provisioner.health.look import ALL_CHECKS, look_at
 from tests.boot.objects import image
 from tests.health.objects import (
     DIGEST,

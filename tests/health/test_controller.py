@@ -29,8 +29,8 @@ from provisioner.api.nodes.maintenance import MaintenanceSpec
 from provisioner.cluster.client import Cluster
 from provisioner.cluster.resources import JOBS, NODES, PODS, of
 from provisioner.health.controller import build_health_controllers
+from provisioner.health.job_runner import labelled_server
 from provisioner.health.jobs.manifest import job_name
-from provisioner.health.jobs.runner import labelled_server
 from tests.health.objects import BOOT, OTHER_BOOT, job_check
 from tests.health.world import DEADLINE_SECONDS, FOREIGN_CONDITION, FOREIGN_TAINT, World, make_world
 from tests.people import until

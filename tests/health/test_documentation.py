@@ -16,8 +16,8 @@ from provisioner.api.nodes.contract import (
 )
 from provisioner.cluster.client import Cluster
 from provisioner.cluster.resources import JOBS, of
-from provisioner.health.checks.look import look_at
 from provisioner.health.jobs.manifest import render_job
+from provisioner.health.look import look_at
 from tests.boot.objects import image
 from tests.health.objects import BOOT, booted, node, strict_pool
 from tests.health.world import make_world

@@ -23,7 +23,7 @@ from provisioner.health.checks.gpu.driver import FIRST_SURVEY_SECONDS
 from provisioner.health.checks.gpu.fabric import PATIENCE_SECONDS
 from provisioner.health.checks.gpu.look import check_gpus
 from provisioner.health.checks.gpu.xids import XIDS, Action
-from provisioner.health.checks.look import ALL_CHECKS
+from provisioner.health.look import ALL_CHECKS
 from tests.health.objects import EXPECTED, good_facts, gpu, gpu_by_nvml, node
 
 DRIVER = GpuDriverFacts(state="Ready", count=2, driver_version="550.163.01")

@@ -9,7 +9,7 @@ import pytest
 
 from provisioner.api.nodes.contract import HOLD_REQUESTED, HOLD_TAINT, MAINTENANCE_TAINT, VERIFICATION_TAINT
 from provisioner.api.servers.server import Discovery, Lifecycle, Server
-from provisioner.health.checked_node import CheckedNode
+from provisioner.health.checks.checked_node import CheckedNode
 from provisioner.health.compose import find_lifecycle
 from tests.boot.objects import server
 from tests.health.objects import OTHER_BOOT, booted, node, node_condition, situation

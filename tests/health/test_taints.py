@@ -10,7 +10,7 @@ import pytest
 from provisioner.api import Server
 from provisioner.api.nodes.contract import HOLD_REQUESTED, HOLD_TAINT, VERIFICATION_TAINT
 from provisioner.api.servers.server import Verification
-from provisioner.health.checked_node import CheckedNode
+from provisioner.health.checks.checked_node import CheckedNode
 from provisioner.health.decide import decide
 from provisioner.health.node_writer import plan_taints
 from tests.health.objects import (

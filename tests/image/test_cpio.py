@@ -6,7 +6,7 @@ import stat
 import subprocess
 from pathlib import Path
 
-from provisioner.image import cpio
+from provisioner.image.tools import cpio
 from tests.tools import lab_tools, need_root
 
 ENTRIES = [

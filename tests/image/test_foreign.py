@@ -12,10 +12,10 @@ from lab.tools import ARM64_PACKAGES
 from provisioner.api.machinery.errors import NeedsHuman
 from provisioner.image.build import BuildRequest, build_image
 from provisioner.image.finished.sign import SecretKey
-from provisioner.image.foreign import BINFMT, ForeignPrograms, find_foreign, registration
 from provisioner.image.plan import Choices
 from provisioner.image.recipe import read_recipe
 from provisioner.image.root import Ingredients
+from provisioner.image.tools.foreign import BINFMT, ForeignPrograms, find_foreign, registration
 from tests.image.samples import DPU
 from tests.journey.small_dpu_image import unpacked_base
 from tests.tools import CACHE, lab_tools, need_root

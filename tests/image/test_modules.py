@@ -6,7 +6,14 @@ from pathlib import Path, PurePosixPath
 import pytest
 
 from provisioner.api.machinery.errors import NeedsHuman
-from provisioner.image.modules import KernelModules, module_name, read_info, render_aliases, render_dependencies, select
+from provisioner.image.tools.modules import (
+    KernelModules,
+    module_name,
+    read_info,
+    render_aliases,
+    render_dependencies,
+    select,
+)
 
 
 def module(*strings: str) -> bytes:

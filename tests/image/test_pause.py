@@ -17,7 +17,7 @@ from provisioner.image.containerd.bolt import Bucket, decode, encode
 from provisioner.image.containerd.compile import compiler, pause_program
 from provisioner.image.containerd.pause import pause_image
 from provisioner.image.containerd.state import go_time, varint
-from provisioner.image.elf import read_architecture, read_linkage
+from provisioner.image.tools.elf import read_architecture, read_linkage
 from tests.tools import installed, lab_tools, missing, need_root
 
 RT_SIGTIMEDWAIT = {"x86_64": "128", "aarch64": "137"}.get(platform.machine(), "")

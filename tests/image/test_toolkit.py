@@ -13,9 +13,9 @@ import pytest
 from provisioner.api.machinery.errors import NeedsHuman
 from provisioner.api.servers.server import Architecture
 from provisioner.image.containerd.compile import compiler
-from provisioner.image.elf import read_linkage
 from provisioner.image.toolkit import build as toolkit
 from provisioner.image.toolkit.build import LICENCE, PROGRAMS, build_command, fingerprint, obtain_toolkit
+from provisioner.image.tools.elf import read_linkage
 from tests.tools import CACHE, installed
 
 

@@ -30,7 +30,7 @@ from provisioner.join.credentials.review import (
     judge,
 )
 from provisioner.join.credentials.web import MAX_BODY_BYTES, MAX_CONNECTIONS, PATH, AuthorizerServer, ServerTLS
-from provisioner.node import lingering_close
+from provisioner.node.http import lingering_close
 
 PATIENCE_SECONDS = 180.0
 OURS, CURRENT, OLD = "r01-u01", "X509SHA256=" + "a" * 64, "X509SHA256=" + "b" * 64

@@ -16,13 +16,13 @@ from provisioner.image.base import Base, install_stage1_modules
 from provisioner.image.finished import store
 from provisioner.image.finished.manifest import Layer, Manifest
 from provisioner.image.finished.sign import SecretKey
-from provisioner.image.foreign import ForeignPrograms
 from provisioner.image.inputs import Fingerprint
 from provisioner.image.mirror import choose_archives, read_sources
-from provisioner.image.modules import KernelModules
 from provisioner.image.plan import KEYRINGS, Choices
 from provisioner.image.recipe import Recipe
 from provisioner.image.stage1 import pack_stage1
+from provisioner.image.tools.foreign import ForeignPrograms
+from provisioner.image.tools.modules import KernelModules
 
 # It says what stage-1 has left for it, and waits.
 INIT = """#!/bin/sh

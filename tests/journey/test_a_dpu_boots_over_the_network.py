@@ -18,8 +18,8 @@ from lab.cli.parts import daemon_arguments, describe_demo_rack, lab_signing_key,
 from lab.demo import up as demo_up
 from lab.demo.state import DemoState
 from lab.tools import ARM64_PACKAGES
-from provisioner.image.foreign import find_foreign
 from provisioner.image.recipe import read_recipe
+from provisioner.image.tools.foreign import find_foreign
 from tests.journey.conftest import ends
 from tests.journey.small_dpu_image import build_small_image, unpacked_base
 from tests.journey.virtual_rack import VirtualRack

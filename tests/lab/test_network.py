@@ -21,7 +21,7 @@ from lab.child_process import LabProcess
 from lab.demo.leftovers import clean_lab
 from lab.network import LabNetwork, tap_name
 from provisioner.api.machinery.errors import NeedsHuman
-from provisioner.network.agent.namespaces import inside as network_namespace
+from provisioner.network.agent.model.namespaces import inside as network_namespace
 
 pytestmark = pytest.mark.programs
 

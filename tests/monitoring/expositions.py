@@ -17,7 +17,7 @@ from prometheus_client.core import Metric
 
 from provisioner.boot.dhcp.tally import Tally
 from provisioner.boot.dhcp.workers.supervisor import WorkerStates
-from provisioner.boot.metrics.boot_host import told_of_boot_host
+from provisioner.boot.host.metrics import told_of_boot_host
 from provisioner.boot.metrics.families import FamiliesCollector
 from provisioner.boot.metrics.inventory import InventoryMeter
 from provisioner.boot.metrics.log_tail import LogTail
@@ -27,9 +27,9 @@ from provisioner.boot.metrics.programs import health_families, nginx_families, p
 from provisioner.boot.metrics.rack_cache import CacheMeters, cache_families
 from provisioner.cluster.controller import Controller
 from provisioner.cluster.health.checks import Check, well
-from provisioner.cluster.health.process import Process
 from provisioner.cluster.informer import Informer
 from provisioner.cluster.metrics import Meters
+from provisioner.cluster.process import Process
 from provisioner.cluster.resources import NODES
 from provisioner.join.admission.meter import JoinMeter
 from provisioner.outbound.bulkhead import Bulkhead, LanePolicy

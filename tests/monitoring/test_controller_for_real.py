@@ -18,8 +18,8 @@ from lab.control_plane.plane import ControlPlane
 from lab.control_plane.ports import free_port
 from provisioner.cli.main import provisioner
 from provisioner.cli.service import controller as service
+from provisioner.cluster import process as process_health
 from provisioner.cluster.client import Cluster
-from provisioner.cluster.health import process as process_health
 from provisioner.cluster.resources import LEASES, SYSTEM
 from tests.cluster.fault_injecting_proxy import FaultInjectingProxy
 from tests.monitoring.expositions import families, promtool, samples

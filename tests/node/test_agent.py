@@ -217,7 +217,7 @@ def test_the_agent_imports_no_module_that_is_slow_to_start(python: Path) -> None
             python,
             "-I",
             "-c",
-            "import provisioner.node.join, provisioner.node.tpm.prover, sys; print(*sorted(sys.modules))",
+            "import provisioner.node.join, provisioner.node.prover, sys; print(*sorted(sys.modules))",
         ],
         check=True,
         capture_output=True,

@@ -9,7 +9,7 @@ from collections.abc import Iterator
 
 import pytest
 
-from provisioner.node.http_post import post
+from provisioner.node.http.post import post
 from provisioner.node.image import answer as source_answer
 from provisioner.node.image import fetch as fetch_module
 from provisioner.node.image.fetch import Unfinished, fetch_file, fetch_small

@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 
 from provisioner.node import retry
-from provisioner.node.http_post import AnswerError, HttpResponse, pinned_context, read_answer, split_url
+from provisioner.node.http.post import AnswerError, HttpResponse, pinned_context, read_answer, split_url
 from provisioner.node.join import NoProver, SealError, fetch_configuration, read_failure, read_outcome
 from provisioner.node.join_files import JoinConfigurationError, render_files
 from provisioner.node.machine.boot_facts import BootFactsError, read_boot_facts, request_key

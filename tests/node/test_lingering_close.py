@@ -10,8 +10,8 @@ from contextlib import suppress
 
 import pytest
 
-from provisioner.node import lingering_close
-from provisioner.node.lingering_close import LINGER_BYTES, LingeringClose, linger
+from provisioner.node.http import lingering_close
+from provisioner.node.http.lingering_close import LINGER_BYTES, LingeringClose, linger
 
 PATIENCE_SECONDS = 180.0
 

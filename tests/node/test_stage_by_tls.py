@@ -12,7 +12,7 @@ import pytest
 from provisioner.boot.tls import issue
 from provisioner.boot.tls.announcement import render_announcement
 from provisioner.boot.tls.files import ServerFiles
-from provisioner.node.authorities import JOIN_CA
+from provisioner.node.image.authorities import JOIN_CA
 from provisioner.node.image.command_line import image_sources
 from provisioner.node.image.stage import stage
 from tests.node.fake_image_store import FakeImageStore

@@ -28,7 +28,7 @@ from provisioner.api import DPUNetwork, NetworkClaim, VPCAttachment
 from provisioner.api.machinery.codec import decode
 from provisioner.api.machinery.conditions import find_condition
 from provisioner.cluster.resources import NODES, of
-from provisioner.network.agent.naming import vrf_name, vxlan_name
+from provisioner.network.agent.model.naming import vrf_name, vxlan_name
 from tests.journey.virtual_rack import VirtualRack, lab_command
 from tests.soak.errand import carry_out_on
 from tests.soak.peers import PORT, Peers, tenancy

@@ -9,7 +9,7 @@ import sys
 import threading
 import time
 
-from provisioner.node.http_post import pinned_context
+from provisioner.node.http.post import pinned_context
 from provisioner.node.join import NoProver, fetch_configuration, report_progress
 from provisioner.node.machine.boot_facts import BootFacts
 

@@ -15,7 +15,7 @@ from typing import Final, Protocol
 
 from provisioner.boot.cache.growing import DownloadFailed, DownloadFailure
 from provisioner.boot.cache.paths import ImageFilePath, read_path
-from provisioner.node.lingering_close import LingeringHandler
+from provisioner.node.http.lingering_close import LingeringHandler
 
 _RANGE: Final = re.compile(r"bytes=([0-9]{1,15})-([0-9]{1,15})?\Z")
 _PIECE: Final = 1 << 20

@@ -12,7 +12,7 @@ from provisioner.api.machinery.errors import Refused
 from provisioner.boot.cache.paths import PATTERN
 from provisioner.boot.host.nginx import NGINX
 from provisioner.boot.template import load_template
-from provisioner.node.lingering_close import LINGER_SECONDS
+from provisioner.node.http.lingering_close import LINGER_SECONDS
 
 _PLAIN_PATH = re.compile(r"^/[A-Za-z0-9._/+@=-]*$")
 _PLAIN_NAME = re.compile(r"^[A-Za-z0-9][A-Za-z0-9._-]*$")

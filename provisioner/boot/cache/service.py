@@ -18,12 +18,12 @@ from provisioner.api.machinery.errors import NeedsHuman
 from provisioner.boot.cache.answers import answer_server
 from provisioner.boot.cache.boot_hosts import BootHosts
 from provisioner.boot.cache.fetcher import Fetcher
+from provisioner.boot.cache.health import CacheHealth
 from provisioner.boot.cache.kept import KeptFiles
 from provisioner.boot.cache.nginx import CacheSite, cache_nginx_command, render_cache_nginx
 from provisioner.boot.cache.paths import read_path
 from provisioner.boot.cache.recheck import Rechecker
 from provisioner.boot.cache.signatures import Signatures
-from provisioner.boot.health.rack_cache import CacheHealth
 from provisioner.boot.host.nginx_upkeep import rotate_access_logs
 from provisioner.boot.host.processes import Child, Enter, run_here
 from provisioner.boot.metrics.families import FamiliesCollector

@@ -5,8 +5,8 @@ A packet's way: the kernel gives it to a worker by its MAC address (steer) → p
 workers alive and tells them what changed.
 """
 
-from provisioner.boot.dhcp.config import DhcpConfig
+from provisioner.boot.dhcp.model.config import DhcpConfig
+from provisioner.boot.dhcp.model.sighting import Observation, SightingKind
 from provisioner.boot.dhcp.server import DhcpServer
-from provisioner.boot.dhcp.sighting import Observation, SightingKind
 
 __all__ = ["DhcpConfig", "DhcpServer", "Observation", "SightingKind"]

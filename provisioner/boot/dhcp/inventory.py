@@ -16,7 +16,7 @@ from provisioner.api.machinery.errors import Refused
 from provisioner.api.machinery.values import MAC_PATTERN, parse_mac
 from provisioner.api.servers.rack import Rack
 from provisioner.api.servers.server import Server
-from provisioner.boot.dhcp.subnet import ServedSubnet, SubnetKey, read_subnet
+from provisioner.boot.dhcp.model.subnet import ServedSubnet, SubnetKey, read_subnet
 from provisioner.rules.identity import find_server, macs_of
 
 DropReason = Literal["dropped-rejected-server", "dropped-not-the-boot-interface"]

@@ -9,7 +9,7 @@ from __future__ import annotations
 from typing import Final, NamedTuple
 
 from provisioner.boot.dhcp.discovery import LentAddresses
-from provisioner.boot.dhcp.sighting import Sighting, SightingKind
+from provisioner.boot.dhcp.model.sighting import Sighting, SightingKind
 from provisioner.boot.dhcp.table import ReplyTable, SharedNetwork, TableSubnet
 from provisioner.boot.dhcp.tally import Received
 from provisioner.boot.dhcp.wire import options as opt

@@ -11,8 +11,8 @@ from provisioner.api import Rack, Server
 from provisioner.api.machinery.errors import Refused
 from provisioner.boot.dhcp.discovery import LentAddresses
 from provisioner.boot.dhcp.inventory import Inventory
+from provisioner.boot.dhcp.model.subnet import ServedSubnet, SubnetKey
 from provisioner.boot.dhcp.respond import respond
-from provisioner.boot.dhcp.subnet import ServedSubnet, SubnetKey
 from provisioner.boot.dhcp.table import ReplyTable
 from provisioner.boot.dhcp.verdicts import verdict_words
 from provisioner.boot.dhcp.wire import options as opt

@@ -13,7 +13,7 @@ from typing import Final
 
 from provisioner.api.machinery.errors import Refused
 from provisioner.boot.template import load_template
-from provisioner.node.lingering_close import LINGER_SECONDS
+from provisioner.node.http.lingering_close import LINGER_SECONDS
 
 _PLAIN_PATH = re.compile(r"^/[A-Za-z0-9._/+@=-]*$")
 _PLAIN_NAME = re.compile(r"^[A-Za-z0-9][A-Za-z0-9._-]*$")

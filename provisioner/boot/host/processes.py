@@ -13,7 +13,7 @@ from typing import IO, Final
 
 import structlog
 
-from provisioner.boot.host.tftp import SETPRIV
+from provisioner.boot.tftp.dnsmasq import SETPRIV
 
 log = structlog.get_logger(__name__)
 

@@ -27,18 +27,16 @@ from provisioner.api import Image, NodePool, Rack, Server
 from provisioner.api.machinery.errors import NeedsHuman
 from provisioner.boot.dhcp import DhcpConfig
 from provisioner.boot.dhcp.feed import DhcpFeed
-from provisioner.boot.health.boot_host import BootHostHealth
 from provisioner.boot.host.cache_watch import CacheWatch
-from provisioner.boot.host.firmware import SERVED_FILES, collect_firmware
+from provisioner.boot.host.health import BootHostHealth
 from provisioner.boot.host.image_slots import link_megabits, slots_of_link
 from provisioner.boot.host.image_store import StoreWatch
+from provisioner.boot.host.metrics import told_of_boot_host
 from provisioner.boot.host.nginx import NginxSite, nginx_command, render_nginx
 from provisioner.boot.host.nginx_upkeep import follow_certificate, most_open_files, rotate_access_logs, stamp_of
 from provisioner.boot.host.peer import RealPeer
 from provisioner.boot.host.processes import Child, Enter, run_here
-from provisioner.boot.host.tftp import PROBE_FILE, dnsmasq_command, run_as
 from provisioner.boot.host.web import boot_blueprint
-from provisioner.boot.metrics.boot_host import told_of_boot_host
 from provisioner.boot.metrics.inventory import InventoryMeter
 from provisioner.boot.metrics.log_tail import LogTail
 from provisioner.boot.metrics.meters import BootMeters
@@ -50,6 +48,8 @@ from provisioner.boot.observe.trace.tracer import MachineTracer
 from provisioner.boot.script.kernel_arguments import BootUrls
 from provisioner.boot.script.render import render_first_script
 from provisioner.boot.script.renderer import ScriptRenderer
+from provisioner.boot.tftp.dnsmasq import PROBE_FILE, dnsmasq_command, run_as
+from provisioner.boot.tftp.firmware import SERVED_FILES, collect_firmware
 from provisioner.cluster.client import Cluster
 from provisioner.cluster.events import Events
 from provisioner.cluster.informer import Informer
@@ -121,7 +121,7 @@ class BootCaches:
 
 
 class Filler(Protocol):
-    """What fills the image store of a boot host by itself: `provisioner.image.registry.fill.StoreFiller`."""
+    """What fills the image store of a boot host by itself: `provisioner.image.retention.fill.StoreFiller`."""
 
     def attach(self, stored: Callable[[], None]) -> None: ...
 

@@ -10,14 +10,14 @@ from typing import Final
 from prometheus_client import CollectorRegistry, Counter
 from prometheus_client.core import Metric
 
-from provisioner.boot.host.firmware import SERVED_FILES
-from provisioner.boot.host.tftp import PROBE_FILE
 from provisioner.boot.metrics.families import FamiliesCollector, counter
 from provisioner.boot.metrics.log_tail import LogTail
 from provisioner.boot.metrics.progress import ProgressMeter
 from provisioner.boot.metrics.requests import RequestsMeter
 from provisioner.boot.metrics.scripts import ScriptMeter
 from provisioner.boot.metrics.store import PullMeter
+from provisioner.boot.tftp.dnsmasq import PROBE_FILE
+from provisioner.boot.tftp.firmware import SERVED_FILES
 from provisioner.cluster.request_meter import RequestMeter
 from provisioner.cluster.series import PREFIX, born, gauge, tell_process
 

@@ -8,12 +8,12 @@ from typing import Any
 
 from provisioner.api import Server
 from provisioner.api.machinery.values import normal_system_uuid
-from provisioner.cluster.source import Caches, Lookup, Object, Source, phase_of, spec_of, when_changed
+from provisioner.cluster.source import Caches, Lookup, Source, phase_of, spec_of, when_changed
 from provisioner.rules.assigned_image import boots_of_pool, images_of_pool
 from provisioner.rules.bootability import availability_of
 from provisioner.rules.dpus import hosts_that_wait_otherwise
 from provisioner.rules.liveness import read_life
-from provisioner.rules.pool_of_server import pools_in
+from provisioner.rules.pool_of_server import refers_to
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -70,14 +70,6 @@ def follow(informers: BootInformers, add: Callable[[str], None]) -> None:
 def server_of(maintenance: Mapping[str, Any]) -> str:
     """spec.serverRef of a Maintenance's JSON."""
     return str(spec_of(maintenance).get("serverRef"))
-
-
-def refers_to(server: Object) -> Iterable[Hashable]:
-    """Kind and name of what a Server depends on: its pools, its rack, the Images that are ordered and assigned."""
-    status, spec = server.get("status") or {}, spec_of(server)
-    images = {(status.get("order") or {}).get("imageRef"), status.get("assignedImageRef")}
-    pools = pools_in(server)
-    return *(("NodePool", name) for name in pools), ("Rack", spec.get("rackRef")), *(("Image", name) for name in images)
 
 
 def _reboot(maintenance: Mapping[str, Any] | None) -> Mapping[str, Any]:

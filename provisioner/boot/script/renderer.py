@@ -22,7 +22,6 @@ from provisioner.api.machinery.errors import ProvisionerError
 from provisioner.api.machinery.meta import Resource
 from provisioner.boot.metrics.scripts import RenderResult, ScriptMeter
 from provisioner.boot.observe.server_index import ServerIndex
-from provisioner.boot.orders.informers import refers_to
 from provisioner.boot.rack_cache import verdict_on_cache
 from provisioner.boot.script.choose import Wait, choose_boot_target
 from provisioner.boot.script.kernel_arguments import BootUrls
@@ -32,7 +31,7 @@ from provisioner.rules.assigned_image import current_image_name, images_of_pool
 from provisioner.rules.bootability import availability_of
 from provisioner.rules.dpus import awaiting, hosts_that_wait_otherwise
 from provisioner.rules.identity import boot_mac
-from provisioner.rules.pool_of_server import booting_pool_name
+from provisioner.rules.pool_of_server import booting_pool_name, refers_to
 
 log = structlog.get_logger(__name__)
 

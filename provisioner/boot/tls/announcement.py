@@ -1,5 +1,5 @@
 """The document that adds authorities to those which images have; signed by the image key, read by the agent
-(`provisioner.node.authorities`). Pure."""
+(`provisioner.node.image.authorities`). Pure."""
 
 from __future__ import annotations
 

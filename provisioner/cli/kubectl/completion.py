@@ -6,6 +6,7 @@ kubectl wants a word a line, then `:` and a directive (cobra's). Source: kubectl
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any, Final
@@ -73,3 +74,12 @@ def complete(group: click.Group, words: Sequence[str]) -> str:
     *args, incomplete = words or [""]
     found = _Words(group, {}, "kubectl provision", "_PROVISION_COMPLETE").find(list(args), incomplete)
     return "".join(f"{word}\n" for word in found) + f":{NO_FILES}\n"
+
+
+def main() -> None:
+    """Entry point of `kubectl_complete-provision`, which kubectl asks for completions."""
+    from provisioner.cli import printer
+    from provisioner.cli.main import kubectl
+
+    if completions := complete(kubectl, sys.argv[1:]):
+        printer.show(completions)

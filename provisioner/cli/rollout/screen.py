@@ -21,8 +21,8 @@ from provisioner.api.machinery.wording import quantity, some
 from provisioner.api.pools.rollout_status import RolloutStatus
 from provisioner.cli.kubectl.moments import ago
 from provisioner.cli.kubectl.printing import clip, plain, screen, table
-from provisioner.cli.kubectl.status_command import waits_for
 from provisioner.cli.rollout.pool_view import PoolView
+from provisioner.cli.why.maintenance import wait_words
 from provisioner.rollout.standing import MemberFacts
 from provisioner.rollout.wait import WAIT_WORDS
 
@@ -288,7 +288,7 @@ def server_waits(view: PoolView, standing: MemberFacts) -> str:
         return ""
     if standing.excluded is not None:
         return standing.excluded.words
-    return waits_for(standing.server, current) or _pool_words(view.rollout, standing)
+    return wait_words(standing.server, current) or _pool_words(view.rollout, standing)
 
 
 def _pool_words(rollout: RolloutStatus | None, standing: MemberFacts) -> str:

@@ -16,8 +16,8 @@ from provisioner.node.stop_signals import stop_on_signals
 if TYPE_CHECKING:
     from provisioner.boot.host.service import BootCaches
     from provisioner.boot.metrics.store import PullMeter
-    from provisioner.image.registry.fill import StoreFiller
     from provisioner.image.registry.wanted import Policy
+    from provisioner.image.retention.fill import StoreFiller
 
 _FILE = click.Path(path_type=Path, dir_okay=False, exists=True)
 _FOLDER = click.Path(path_type=Path, file_okay=False)
@@ -221,8 +221,8 @@ def _filler(
     options: Mapping[str, Any],
 ) -> StoreFiller:
     from provisioner.image.finished.sign import read_public_keys
-    from provisioner.image.registry.fill import StoreFiller
     from provisioner.image.registry.reference import parse_repository
+    from provisioner.image.retention.fill import StoreFiller
 
     if key_file is None:
         raise Refused("--image-registry is given without --image-key", hint="name image.pub: nothing else is believed")

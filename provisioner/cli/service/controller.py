@@ -17,8 +17,8 @@ from provisioner.node.stop_signals import stop_on_signals
 
 if TYPE_CHECKING:
     from provisioner.cluster.client import Cluster
-    from provisioner.cluster.health.process import Process
     from provisioner.cluster.metrics import Meters
+    from provisioner.cluster.process import Process
     from provisioner.cluster.tracing.tracer import BootTracer
 
 NAMES: Final = (
@@ -86,9 +86,9 @@ def controller(
     from provisioner.cli.service.listening import serve_health, serve_metrics
     from provisioner.cli.service.served_kinds import wait_for_kinds
     from provisioner.cluster.client import Cluster
-    from provisioner.cluster.health.process import Process
     from provisioner.cluster.metrics import Meters
-    from provisioner.health.checks.look import ALL_CHECKS
+    from provisioner.cluster.process import Process
+    from provisioner.health.look import ALL_CHECKS
     from provisioner.maintenance.phases.verdict import FINAL_PHASE_OF
 
     groups = _groups(chosen)

@@ -15,8 +15,8 @@ from provisioner.cli.service.informers import SharedInformers
 from provisioner.cluster.client import Cluster
 from provisioner.cluster.controller import Controller
 from provisioner.cluster.events import EventRecorder
-from provisioner.cluster.health.process import Process
 from provisioner.cluster.metrics import Meters
+from provisioner.cluster.process import Process
 from provisioner.cluster.source import Source, conditions_of
 from provisioner.cluster.tracing.tracer import BootTracer
 from provisioner.jobs.slurm.workloads import share_slurm

@@ -8,7 +8,7 @@ from provisioner.cli.vpc.subject import AttachmentSubject, Hidden
 from provisioner.network.control.claims.wanted import vpc_trouble, want_for_attachment
 from provisioner.network.control.compile.place import FunctionPlace
 from provisioner.network.control.compile.security import group_trouble
-from provisioner.network.control.trouble import Trouble
+from provisioner.network.control.compile.trouble import Trouble
 
 
 def present_trouble(subject: AttachmentSubject) -> Trouble | None:

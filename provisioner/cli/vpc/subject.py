@@ -21,7 +21,7 @@ from provisioner.cluster.resources import of
 from provisioner.network.control.compile.passage import Side
 from provisioner.network.control.compile.place import FunctionPlace, place
 from provisioner.network.control.compile.security import groups_of
-from provisioner.network.control.trouble import Trouble
+from provisioner.network.control.compile.trouble import Trouble
 
 R = TypeVar("R", bound=Resource)
 T = TypeVar("T")

@@ -28,7 +28,7 @@ from provisioner.cli.vpc.traffic import ForeignNamespace, Traffic, read_traffic
 from provisioner.cli.vpc.traffic_screen import render_foreign, render_traffic, shares_words, verdict
 from provisioner.network.control.compile.passage import AddressPair, Packets
 from provisioner.network.control.compile.place import place
-from provisioner.network.control.trouble import Trouble
+from provisioner.network.control.compile.trouble import Trouble
 
 PROTOCOLS = ("TCP", "UDP", "ICMP")
 

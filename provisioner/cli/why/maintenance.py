@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import Final
 
+from provisioner.api import Server
 from provisioner.api.machinery.meta import parse_time
 from provisioner.api.nodes.contract import HOLD_REQUESTED
 from provisioner.api.nodes.maintenance import Blocker, Maintenance, RebootAttempt, Requestor, RequestTurn
@@ -12,6 +13,7 @@ from provisioner.cli.kubectl.moments import ago
 from provisioner.cli.kubectl.node_requests import true_conditions
 from provisioner.cli.why.headline import METHOD_WORDS, lacks_image
 from provisioner.cli.why.subject import ServerSubject
+from provisioner.rules.cause import find_cause
 
 SHOWN_BLOCKERS: Final = 8
 SHOWN_RECORD: Final = 8
@@ -111,3 +113,15 @@ def waiting_behind(subject: ServerSubject) -> Iterable[str]:
         f"Maintenance {m.name}: " + ", ".join(f"{r.action} for {r.user or r.name}" for r in m.spec.requestors)
         for m in subject.behind
     ]
+
+
+def wait_words(server: Server, current: Maintenance | None) -> str:
+    """What somebody has to know: what the Maintenance waits for, else the cause for which the node takes no jobs."""
+    if current is not None and current.status.blockers:
+        first = current.status.blockers[0]
+        more = f" (+{len(current.status.blockers) - 1})" if len(current.status.blockers) > 1 else ""
+        return f"{blocker_words(first)}{more}"
+    cause = find_cause(server)
+    if cause is None or (current is not None and not cause.is_deeper):
+        return ""
+    return cause.words

@@ -19,7 +19,7 @@ from urllib.parse import parse_qs, urlsplit
 
 import structlog
 
-from provisioner.node.lingering_close import LingeringClose
+from provisioner.node.http.lingering_close import LingeringClose
 
 log = structlog.get_logger()
 

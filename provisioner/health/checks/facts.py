@@ -9,7 +9,7 @@ from provisioner.api.machinery.codec import from_json, read_foreign_json
 from provisioner.api.machinery.errors import Refused
 from provisioner.api.nodes.contract import NODE_FACTS_ANNOTATION
 from provisioner.api.nodes.facts import NodeFacts
-from provisioner.health.checked_node import CheckedNode
+from provisioner.health.checks.checked_node import CheckedNode
 from provisioner.health.checks.finding import Finding, fine, not_yet, printable, wrong
 
 FACTS_FORMAT: Final = 1

@@ -10,7 +10,7 @@ from typing import Final
 
 from provisioner.api.nodes.facts import NodeFacts
 from provisioner.api.pools.pool_settings import VerificationSettings
-from provisioner.health.checked_node import CheckedNode, find
+from provisioner.health.checks.checked_node import CheckedNode, find
 from provisioner.health.checks.finding import Finding, fine, not_yet, wrong
 
 PRESSURES: Final = ("MemoryPressure", "DiskPressure", "PIDPressure")

@@ -14,7 +14,7 @@ from typing import Final
 
 from provisioner.api.machinery.errors import NeedsHuman
 from provisioner.api.servers.server import Architecture
-from provisioner.image.command import clean_environment, run
+from provisioner.image.tools.command import clean_environment, run
 
 SOURCE: Final = Path(__file__).with_name("pause.c")
 

@@ -14,7 +14,6 @@ from pathlib import Path
 
 from provisioner.api.machinery.errors import NeedsHuman, Refused
 from provisioner.image.base import Base
-from provisioner.image.command import clean_environment
 from provisioner.image.driver.compile import compile_modules
 from provisioner.image.driver.fingerprint import modules_fingerprint, tools_fingerprint
 from provisioner.image.driver.layer import index, install_files
@@ -24,14 +23,15 @@ from provisioner.image.driver.plan import WantedDriver
 from provisioner.image.driver.recipe import DriverRecipe
 from provisioner.image.driver.sign import ModuleKey, split, verify_module
 from provisioner.image.driver.trim import clear_setuid, firmware_rules, keep, lay_out, must_have_targets
-from provisioner.image.foreign import ForeignPrograms
 from provisioner.image.gates.packages import records
 from provisioner.image.gates.packages.installed import InstalledPackage
 from provisioner.image.gates.packages.records import Records
-from provisioner.image.modules import KernelModules
 from provisioner.image.plan import Choices
 from provisioner.image.recipe import Recipe
-from provisioner.image.tables import names_of
+from provisioner.image.tools.command import clean_environment
+from provisioner.image.tools.foreign import ForeignPrograms
+from provisioner.image.tools.modules import KernelModules
+from provisioner.image.tools.tables import names_of
 
 # What a kernel module says of itself, in its section `.modinfo`.
 #

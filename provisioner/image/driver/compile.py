@@ -9,12 +9,12 @@ from pathlib import Path
 
 from provisioner.api.machinery.errors import NeedsHuman
 from provisioner.api.servers.server import Architecture
-from provisioner.image.command import run
 from provisioner.image.driver.obtain import Obtained
 from provisioner.image.driver.packages import unpack
 from provisioner.image.driver.plan import COMPILED, compile_command, compile_environment
 from provisioner.image.driver.recipe import ModuleSource, Replacement
-from provisioner.image.foreign import ForeignPrograms
+from provisioner.image.tools.command import run
+from provisioner.image.tools.foreign import ForeignPrograms
 
 
 def compile_modules(

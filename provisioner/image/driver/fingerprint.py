@@ -11,7 +11,7 @@ from provisioner.image.driver.plan import WantedDriver, obtain_command
 from provisioner.image.inputs import Fingerprint
 from provisioner.image.plan import Choices
 from provisioner.image.recipe import Recipe
-from provisioner.image.tables import names_of
+from provisioner.image.tools.tables import names_of
 
 _HERE = Path(__file__).parent
 _CODE_BESIDE = (

@@ -7,11 +7,11 @@ from collections.abc import Mapping
 from pathlib import Path, PurePosixPath
 
 from provisioner.api.machinery.errors import NeedsHuman
-from provisioner.image.command import run
 from provisioner.image.driver.recipe import DriverRecipe
-from provisioner.image.foreign import ForeignPrograms
-from provisioner.image.modules import KernelModules, module_name
 from provisioner.image.root import copy_tree
+from provisioner.image.tools.command import run
+from provisioner.image.tools.foreign import ForeignPrograms
+from provisioner.image.tools.modules import KernelModules, module_name
 
 MODPROBE = Path("usr/lib/modprobe.d/provisioner-gpu.conf")
 _UNITS = Path("etc/systemd/system")

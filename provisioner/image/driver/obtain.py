@@ -8,10 +8,10 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from provisioner.api.machinery.errors import NeedsHuman
-from provisioner.image.command import clean_environment, run
 from provisioner.image.driver.plan import WantedDriver, obtain_command
-from provisioner.image.foreign import ForeignPrograms
 from provisioner.image.plan import DEBS
+from provisioner.image.tools.command import clean_environment, run
+from provisioner.image.tools.foreign import ForeignPrograms
 
 
 @dataclass(frozen=True)

@@ -9,10 +9,10 @@ from fnmatch import fnmatchcase
 from pathlib import Path
 
 from provisioner.api.machinery.errors import NeedsHuman
-from provisioner.image.command import run
 from provisioner.image.driver.recipe import FileMove, Licence
 from provisioner.image.driver.trim import moved
 from provisioner.image.gates.packages.records import Records, describe_package
+from provisioner.image.tools.command import run
 
 
 @dataclass(frozen=True)

@@ -7,11 +7,11 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from pathlib import Path, PurePosixPath
 
-from provisioner.image.command import clean_environment
 from provisioner.image.driver.recipe import RELEASE, DriverRecipe, DriverSource, ModuleSource
 from provisioner.image.mirror import AptSource as Archive
 from provisioner.image.plan import DEBS, KEYRINGS, Choices
-from provisioner.image.tables import names_of
+from provisioner.image.tools.command import clean_environment
+from provisioner.image.tools.tables import names_of
 
 COMPILED = PurePosixPath("/driver")
 """Where modules are compiled in the chroot: always there, as a compiler writes paths into what it makes."""

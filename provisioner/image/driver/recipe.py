@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from typing import Final, Literal, cast, get_args
 
 from provisioner.api.machinery.errors import NeedsHuman, NotFound
-from provisioner.image.tables import RecipeGroup, TomlTable, names_of
+from provisioner.image.tools.tables import RecipeGroup, TomlTable, names_of
 
 Obtain = Literal["build", "prebuilt"]
 """`build`: modules are compiled against the image's own kernel. `prebuilt`: the distribution has them, signed."""

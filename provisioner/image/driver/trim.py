@@ -12,7 +12,7 @@ from pathlib import Path
 
 from provisioner.api.machinery.errors import NeedsHuman
 from provisioner.image.driver.recipe import FileMove, Firmware
-from provisioner.image.tables import RecipeGroup
+from provisioner.image.tools.tables import RecipeGroup
 
 _MERGED = ("bin", "lib", "lib64", "sbin")
 """Of the base these are links into /usr: a folder of that name in a layer above would hide them."""

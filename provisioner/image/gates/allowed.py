@@ -6,7 +6,7 @@ import re
 from collections.abc import Iterable, Mapping
 from functools import lru_cache
 
-from provisioner.image.tables import RecipeGroup
+from provisioner.image.tools.tables import RecipeGroup
 
 
 def reasons(groups: Iterable[RecipeGroup]) -> dict[str, str]:

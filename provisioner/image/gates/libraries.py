@@ -10,10 +10,10 @@ from pathlib import PurePosixPath
 from typing import Final
 
 from provisioner.api.servers.server import Architecture
-from provisioner.image.elf import Linkage, read_architecture
 from provisioner.image.gates.allowed import matching, reason_for
 from provisioner.image.gates.failure import GateFailure
 from provisioner.image.gates.read.tree import Tree
+from provisioner.image.tools.elf import Linkage, read_architecture
 
 GATE: Final = "libraries"
 _FIRMWARE: Final = ("usr/lib/firmware/", "usr/lib/modules/")

@@ -9,9 +9,9 @@ from collections.abc import Iterator
 from pathlib import PurePosixPath
 from typing import Final
 
-from provisioner.image.command import require
 from provisioner.image.gates.failure import GateFailure
 from provisioner.image.gates.packages.records import Records
+from provisioner.image.tools.command import require
 
 # Licences as one archive: `licences/<package>/copyright`; of equal texts one, the others are links to it.
 

@@ -10,12 +10,12 @@ from pathlib import Path
 from typing import Final
 
 from provisioner.api.machinery.errors import Refused
-from provisioner.image.command import clean_environment, require
-from provisioner.image.foreign import ForeignPrograms
 from provisioner.image.gates.allowed import reason_for
 from provisioner.image.gates.failure import GateFailure
 from provisioner.image.gates.read.kernel_module import KernelModule, read_module
 from provisioner.image.gates.read.tree import Tree
+from provisioner.image.tools.command import clean_environment, require
+from provisioner.image.tools.foreign import ForeignPrograms
 
 GATE: Final = "modules"
 SYMBOLS: Final = "symbols"

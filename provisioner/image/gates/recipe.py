@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from provisioner.image.tables import RecipeGroup, TomlTable
+from provisioner.image.tools.tables import RecipeGroup, TomlTable
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -9,10 +9,10 @@ from pathlib import Path
 
 from provisioner.api.servers.server import Architecture
 from provisioner.image.finished.manifest import FileDigest
-from provisioner.image.foreign import ForeignPrograms
 from provisioner.image.gates.documents.sizes import SizeReport
 from provisioner.image.gates.packages.records import Records
 from provisioner.image.gates.recipe import GateRules
+from provisioner.image.tools.foreign import ForeignPrograms
 
 
 @dataclass(frozen=True, kw_only=True)

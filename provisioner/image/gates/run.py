@@ -10,7 +10,6 @@ from typing import Final
 import provisioner
 from provisioner.api.machinery.errors import Refused
 from provisioner.api.machinery.wording import some
-from provisioner.image.foreign import ForeignPrograms
 from provisioner.image.gates.allowed import reasons
 from provisioner.image.gates.documents.sbom import SbomContents, render_sbom
 from provisioner.image.gates.documents.sizes import (
@@ -48,6 +47,7 @@ from provisioner.image.gates.secrets import check_secrets, check_stage1
 from provisioner.image.gates.sizes import check_sizes, megabytes
 from provisioner.image.gates.versions import check_agreement, check_driver, check_kernel, driver_versions
 from provisioner.image.gates.vulnerabilities import Hit, check_vulnerabilities, find_hits, parts_of
+from provisioner.image.tools.foreign import ForeignPrograms
 
 # What stage-1 holds: an archive of files one behind the other, unpacked.
 

@@ -17,7 +17,7 @@ from provisioner.image.gates.modules import FOLDER
 from provisioner.image.gates.packages.installed import InstalledPackage
 from provisioner.image.gates.read.kernel_module import KernelModule
 from provisioner.image.gates.read.tree import Tree
-from provisioner.image.tables import RecipeGroup
+from provisioner.image.tools.tables import RecipeGroup
 
 GATE: Final = "versions"
 _DRIVER: Final = r"\d{3}\.\d{1,3}(?:\.\d{1,3})?"

@@ -7,7 +7,7 @@ from pathlib import Path
 
 from provisioner.api.machinery.errors import NeedsHuman, NotFound, Refused
 from provisioner.attestation.authenticode import authenticode_sha256
-from provisioner.image.command import run
+from provisioner.image.tools.command import run
 from provisioner.image.uki.portable_executable import read_layout
 
 

@@ -32,7 +32,7 @@ from provisioner.join.credentials.review import (
     judge,
     read_review,
 )
-from provisioner.node.lingering_close import linger
+from provisioner.node.http.lingering_close import linger
 from provisioner.outbound.watchdog import Watch
 
 log = structlog.get_logger()

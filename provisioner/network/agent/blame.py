@@ -5,11 +5,11 @@ from __future__ import annotations
 from collections.abc import Iterable
 
 from provisioner.api.network.dpu_network import DPUNetworkSpec
-from provisioner.network.agent.naming import peer_link_name, vrf_name, vxlan_name
+from provisioner.network.agent.model.naming import peer_link_name, vrf_name, vxlan_name
+from provisioner.network.agent.model.state import HOME
 from provisioner.network.agent.operations import DeleteNamespace, LoadChains, Operation, OperationRefused, device_of
 from provisioner.network.agent.result import Problem
 from provisioner.network.agent.situation import DpuInputs
-from provisioner.network.agent.state import HOME
 
 
 class Blame:

@@ -10,7 +10,7 @@ from ipaddress import ip_network
 from typing import Final
 
 from provisioner.network.agent.boot.plane import HOST_LINK, BootingHost, BootServices
-from provisioner.network.agent.naming import (
+from provisioner.network.agent.model.naming import (
     GATEWAY_MAC,
     boot_link_name,
     boot_namespace,
@@ -22,14 +22,7 @@ from provisioner.network.agent.naming import (
     vrf_name,
     vxlan_name,
 )
-from provisioner.network.agent.ports import Port
-from provisioner.network.agent.preflight import Domain, EnforceableSpec
-from provisioner.network.agent.rules.boot import boot_at_port, boot_link, plane_chains
-from provisioner.network.agent.rules.domain import DomainDevices, domain_chains
-from provisioner.network.agent.rules.port import guarded_port, isolated_port
-from provisioner.network.agent.rules.underlay import isolation_chains, underlay_chains
-from provisioner.network.agent.situation import DpuInputs
-from provisioner.network.agent.state import (
+from provisioner.network.agent.model.state import (
     HOME,
     LOOPBACK,
     MAIN_TABLE,
@@ -44,6 +37,13 @@ from provisioner.network.agent.state import (
     Route,
     Sysctl,
 )
+from provisioner.network.agent.ports import Port
+from provisioner.network.agent.preflight import Domain, EnforceableSpec
+from provisioner.network.agent.rules.boot import boot_at_port, boot_link, plane_chains
+from provisioner.network.agent.rules.domain import DomainDevices, domain_chains
+from provisioner.network.agent.rules.port import guarded_port, isolated_port
+from provisioner.network.agent.rules.underlay import isolation_chains, underlay_chains
+from provisioner.network.agent.situation import DpuInputs
 from provisioner.network.agent.sysctls import (
     boot_plane_sysctls,
     device_sysctls,

@@ -9,6 +9,17 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable
 from dataclasses import replace
 
+from provisioner.network.agent.model.state import (
+    HOME,
+    LOOPBACK,
+    FdbEntry,
+    KernelState,
+    Link,
+    Neighbour,
+    Place,
+    PlaceState,
+    Route,
+)
 from provisioner.network.agent.operations import (
     AddLink,
     AddNamespace,
@@ -23,17 +34,6 @@ from provisioner.network.agent.operations import (
     Remove,
     SetSysctl,
     sysctl_device,
-)
-from provisioner.network.agent.state import (
-    HOME,
-    LOOPBACK,
-    FdbEntry,
-    KernelState,
-    Link,
-    Neighbour,
-    Place,
-    PlaceState,
-    Route,
 )
 
 _NOTHING = PlaceState()

@@ -9,14 +9,16 @@ from dataclasses import dataclass
 from typing import Final, Literal
 
 from provisioner.api.network.dpu_network import DPUNetworkSpec
-from provisioner.network.agent import namespaces, nft
+from provisioner.network.agent import nft
 from provisioner.network.agent.blame import Blame
 from provisioner.network.agent.boot.plane import BootServices, ServedBoot, booting_host
 from provisioner.network.agent.desired import isolated_state, released_state, wanted_state
 from provisioner.network.agent.dhcp.served import ServedPort, served_ports
 from provisioner.network.agent.diff import differences
 from provisioner.network.agent.kernel import carry_out
-from provisioner.network.agent.naming import boot_namespace
+from provisioner.network.agent.model import namespaces
+from provisioner.network.agent.model.naming import boot_namespace
+from provisioner.network.agent.model.state import HOME, KernelState
 from provisioner.network.agent.nft import NftRefused
 from provisioner.network.agent.observe import Observed, Observer
 from provisioner.network.agent.operations import ChangeLink, Operation, OperationRefused
@@ -25,7 +27,6 @@ from provisioner.network.agent.probe import find_interfaces, find_underlay, form
 from provisioner.network.agent.result import Enforced, Problem, port_statuses, spec_mark
 from provisioner.network.agent.rules.tables import FAMILIES, marking, removal
 from provisioner.network.agent.situation import Backend, DpuInputs
-from provisioner.network.agent.state import HOME, KernelState
 
 _PATIENCE_SECONDS: Final = (0.1, 0.3, 0.0)
 _ROUNDS: Final = 4

@@ -7,8 +7,10 @@ from collections.abc import Iterable, Iterator, Sequence
 from functools import cache
 from itertools import groupby
 
-from provisioner.network.agent import namespaces, nft
-from provisioner.network.agent.namespaces import inside, opened
+from provisioner.network.agent import nft
+from provisioner.network.agent.model import namespaces
+from provisioner.network.agent.model.namespaces import inside, opened
+from provisioner.network.agent.model.state import HOME, Address, Neighbour, Place, Route
 from provisioner.network.agent.netlink.entries import IndexOf, address, fdb_entry, neighbour, route
 from provisioner.network.agent.netlink.links import delete_link, new_veth, new_vrf, new_vxlan, set_link
 from provisioner.network.agent.netlink.socket import NetlinkError, NetlinkRequest, NetlinkSocket
@@ -30,7 +32,6 @@ from provisioner.network.agent.operations import (
 )
 from provisioner.network.agent.rules.tables import FAMILIES, removal, replacement
 from provisioner.network.agent.rules.underlay import VXLAN_PORT
-from provisioner.network.agent.state import HOME, Address, Neighbour, Place, Route
 
 
 def carry_out(operations: Sequence[Operation]) -> list[OperationRefused]:

@@ -7,7 +7,7 @@ import subprocess
 from collections.abc import Mapping
 from typing import Any, Final
 
-from provisioner.network.agent.naming import TABLE
+from provisioner.network.agent.model.naming import TABLE
 from provisioner.network.agent.netlink.tables import families_with
 
 _PATIENCE_SECONDS: Final = 60

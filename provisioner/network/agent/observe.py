@@ -13,8 +13,9 @@ from pathlib import Path
 from typing import Final
 
 from provisioner.network.agent import nft
-from provisioner.network.agent.namespaces import domains_of, inside
-from provisioner.network.agent.naming import TABLE, is_ours
+from provisioner.network.agent.model.namespaces import domains_of, inside
+from provisioner.network.agent.model.naming import TABLE, is_ours
+from provisioner.network.agent.model.state import HOME, MAIN_TABLE, Link, LinkKind, Place, PlaceState, Sysctl
 from provisioner.network.agent.netlink.entries import (
     AF_BRIDGE,
     DUMP_ADDRESSES,
@@ -33,7 +34,6 @@ from provisioner.network.agent.netlink.socket import NetlinkSocket
 from provisioner.network.agent.netlink.tables import chain_devices
 from provisioner.network.agent.rules.tables import read_tables
 from provisioner.network.agent.rules.underlay import VXLAN_PORT
-from provisioner.network.agent.state import HOME, MAIN_TABLE, Link, LinkKind, Place, PlaceState, Sysctl
 
 SYSCTLS: Final = Path("/proc/sys/net")
 

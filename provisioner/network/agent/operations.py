@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from provisioner.network.agent.naming import TABLE
-from provisioner.network.agent.state import (
+from provisioner.network.agent.model.naming import TABLE
+from provisioner.network.agent.model.state import (
     HOME,
     MAIN_TABLE,
     Address,

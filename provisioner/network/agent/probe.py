@@ -6,8 +6,9 @@ from __future__ import annotations
 from collections.abc import Collection
 from typing import Final
 
-from provisioner.network.agent.namespaces import domains_of, inside
-from provisioner.network.agent.naming import GATEWAY_MAC, own_mac
+from provisioner.network.agent.model.namespaces import domains_of, inside
+from provisioner.network.agent.model.naming import GATEWAY_MAC, own_mac
+from provisioner.network.agent.model.state import HOME
 from provisioner.network.agent.netlink.entries import DUMP_ADDRESSES, GET_ADDRESS, read_addresses
 from provisioner.network.agent.netlink.links import (
     DUMP_HEADER,
@@ -19,7 +20,6 @@ from provisioner.network.agent.netlink.links import (
 )
 from provisioner.network.agent.netlink.socket import NetlinkSocket
 from provisioner.network.agent.situation import Underlay
-from provisioner.network.agent.state import HOME
 
 _PROBE: Final = "vpc-probe"
 _PROBE_TABLE: Final = (1 << 24) + 1

@@ -7,8 +7,8 @@ from dataclasses import dataclass
 from typing import Literal
 
 from provisioner.network.agent.boot.plane import BootServices
-from provisioner.network.agent.naming import namespace_name
-from provisioner.network.agent.state import HOME, Place
+from provisioner.network.agent.model.naming import namespace_name
+from provisioner.network.agent.model.state import HOME, Place
 
 Backend = Literal["vrf", "netns"]
 VXLAN_OVERHEAD_BYTES = 50

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Final
 
-from provisioner.network.agent.state import Sysctl
+from provisioner.network.agent.model.state import Sysctl
 
 _IPV4: Final = {
     "accept_redirects": "0",

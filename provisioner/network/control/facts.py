@@ -15,12 +15,12 @@ from provisioner.api.network.dpu_network import DPUEvpn, HostBoot
 from provisioner.api.network.network_claim import address_claim
 from provisioner.api.network.network_pool import THE_POOL
 from provisioner.cluster.source import Object, Source, look_up
-from provisioner.network.control.claims.allocate import versions_of
+from provisioner.network.control.compile.allocate import versions_of
 from provisioner.network.control.compile.peers import peers_of
 from provisioner.network.control.compile.place import FunctionPlace, mac_address_of, place
+from provisioner.network.control.compile.trouble import Trouble
 from provisioner.network.control.compile.view import Endpoint, VPCView, make_endpoint, make_view
 from provisioner.network.control.informers import Lookups, NetworkInformers, holder_of, is_released, vpc_of
-from provisioner.network.control.trouble import Trouble
 from provisioner.network.control.views import Views
 from provisioner.rules.dpus import carries_boot_of
 

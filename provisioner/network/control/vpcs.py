@@ -20,15 +20,15 @@ from provisioner.cluster.own_writes import BEHIND_SECONDS
 from provisioner.cluster.reconciler import Said, StatusReconciler, news_of
 from provisioner.cluster.resources import ResourceType, of
 from provisioner.cluster.source import Object, look_up
-from provisioner.network.control.claims.allocate import count_free
 from provisioner.network.control.claims.claimer import MOST_ATTEMPTS, Claimer
 from provisioner.network.control.claims.wanted import TakenVNIs, WantedClaims, want_vni
+from provisioner.network.control.compile.allocate import count_free
 from provisioner.network.control.compile.peers import held_by_peers, peer_trouble
 from provisioner.network.control.compile.security import missing_of
+from provisioner.network.control.compile.trouble import Trouble
 from provisioner.network.control.compile.view import route_trouble
 from provisioner.network.control.facts import Facts
 from provisioner.network.control.report.vpc import is_enforced, vpc_status
-from provisioner.network.control.trouble import Trouble
 from provisioner.network.control.writes import MANAGER
 from provisioner.rules.ownership import owned_by
 

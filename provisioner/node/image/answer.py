@@ -12,7 +12,7 @@ import time
 from collections.abc import Callable
 from typing import Any
 
-from provisioner.node.http_post import split_url
+from provisioner.node.http.post import split_url
 
 WINDOW_SECONDS = 15.0
 """How long a source may be slow, and may let a small file wait as a whole."""

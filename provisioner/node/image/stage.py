@@ -17,9 +17,9 @@ from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any, BinaryIO
 
-from provisioner.node.authorities import JOIN_CA, Authorities
 from provisioner.node.image import initrd
 from provisioner.node.image.answer import Connect
+from provisioner.node.image.authorities import JOIN_CA, Authorities
 from provisioner.node.image.command_line import CommandLineError, boot_url, image_sources, least_rate, next_command_line
 from provisioner.node.image.fetch import fetch_file, fetch_small
 from provisioner.node.image.manifest import (

@@ -56,7 +56,7 @@ REFUSED_BY: Final[Mapping[str, str]] = {
     "tests/attacks/test_privileged_checks.py": "provisioner/cli/data/checks.yaml",
     "tests/attacks/test_recreated_image.py": "provisioner/rules/bootability.py",
     "tests/attacks/test_reflector_account.py": "provisioner/cli/data/accounts",
-    "tests/attacks/test_refused_input.py": "provisioner/node/lingering_close.py",
+    "tests/attacks/test_refused_input.py": "provisioner/node/http/lingering_close.py",
     "tests/attacks/test_request_": "provisioner/cli/data/requests.yaml",
     "tests/attacks/test_stolen_accounts.py": "provisioner/cli/data",
     "tests/attacks/test_tenant_networks.py": "provisioner/cli/data/accounts",

@@ -8,8 +8,8 @@ import pytest
 
 from provisioner.api.servers.rack import Rack
 from provisioner.boot.dhcp.inventory import Delta
+from provisioner.boot.dhcp.model.sighting import observe
 from provisioner.boot.dhcp.respond import FORWARDED
-from provisioner.boot.dhcp.sighting import observe
 from provisioner.boot.dhcp.table import ReplyTable
 from provisioner.boot.dhcp.wire import options as opt
 from provisioner.boot.dhcp.wire.reply import Destination

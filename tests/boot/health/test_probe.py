@@ -8,7 +8,8 @@ from dataclasses import dataclass, field
 import pytest
 
 from provisioner.boot.dhcp.workers.supervisor import WorkerStates
-from provisioner.boot.health.boot_host import (
+from provisioner.boot.health.probe import FAILURES, LATE_SECONDS, Probe
+from provisioner.boot.host.health import (
     AWAY_SECONDS,
     BEHIND_SECONDS,
     HUNG_SECONDS,
@@ -18,7 +19,6 @@ from provisioner.boot.health.boot_host import (
     threads_check,
     watches_check,
 )
-from provisioner.boot.health.probe import FAILURES, LATE_SECONDS, Probe
 
 
 @dataclass

@@ -28,8 +28,8 @@ from provisioner.api.machinery.codec import encode
 from provisioner.api.servers.rack import Subnet
 from provisioner.boot.dhcp import DhcpConfig
 from provisioner.boot.dhcp.wire import options as opt
-from provisioner.boot.health import boot_host as tftp
 from provisioner.boot.health import probe
+from provisioner.boot.host import health as tftp
 from provisioner.boot.host.service import BootSettings
 from provisioner.boot.metrics import nginx_status
 from provisioner.cli.service.listening import serve_telemetry

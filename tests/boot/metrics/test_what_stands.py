@@ -12,8 +12,8 @@ import pytest
 from flask import Flask
 from prometheus_client import CollectorRegistry
 
+from provisioner.boot.host.metrics import CertificateEnd
 from provisioner.boot.host.web import MAX_BODY_BYTES, OF_A_CLIENT, boot_blueprint
-from provisioner.boot.metrics.boot_host import CertificateEnd
 from provisioner.boot.metrics.families import FamiliesCollector
 from provisioner.boot.metrics.inventory import InventoryMeter
 from provisioner.boot.metrics.nginx_status import Connections, read_connections

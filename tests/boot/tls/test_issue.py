@@ -16,7 +16,7 @@ from provisioner.boot.tls.files import ServerFiles, read_authority_of
 from provisioner.cli.boot.tls_command import tls
 from provisioner.cli.service.boot import boot
 from provisioner.image.finished.sign import SecretKey, write_keys
-from provisioner.node.authorities import AuthoritiesError, read_document
+from provisioner.node.image.authorities import AuthoritiesError, read_document
 
 NOW = datetime(2026, 3, 1, 12, 0, 0, tzinfo=UTC)
 SECONDS = 120

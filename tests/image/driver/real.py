@@ -14,11 +14,11 @@ from provisioner.image.driver.fingerprint import driver_fingerprint, tools_finge
 from provisioner.image.driver.obtain import Obtained
 from provisioner.image.driver.plan import WantedDriver
 from provisioner.image.driver.sign import ModuleKey
-from provisioner.image.foreign import find_foreign
 from provisioner.image.inputs import base_fingerprint
 from provisioner.image.mirror import choose_archives, read_sources
 from provisioner.image.plan import Choices
 from provisioner.image.recipe import Recipe, read_recipe
+from provisioner.image.tools.foreign import find_foreign
 from tests.image.samples import RECIPE
 from tests.tools import CACHE, installed, missing, need_root
 

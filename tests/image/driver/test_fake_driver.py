@@ -13,9 +13,9 @@ from provisioner.image.driver.build import DriverTree, build_driver, check_versi
 from provisioner.image.driver.layer import must_resolve
 from provisioner.image.driver.obtain import Obtained
 from provisioner.image.driver.sign import MAGIC, ModuleKey
-from provisioner.image.foreign import ForeignPrograms
 from provisioner.image.plan import Choices
 from provisioner.image.recipe import parse_recipe, read_data, read_recipe
+from provisioner.image.tools.foreign import ForeignPrograms
 from tests.golden_files import assert_golden
 from tests.image.driver.fakes import RELEASE, VERSION, fake_base, fake_module, fake_obtained, listing
 from tests.image.samples import RECIPE

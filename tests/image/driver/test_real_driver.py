@@ -19,8 +19,8 @@ from provisioner.image.driver.compile import compile_modules
 from provisioner.image.driver.obtain import Obtained
 from provisioner.image.driver.recipe import ModuleSource, Replacement
 from provisioner.image.driver.sign import ModuleKey, verify_module
-from provisioner.image.foreign import ForeignPrograms
 from provisioner.image.plan import DEBS
+from provisioner.image.tools.foreign import ForeignPrograms
 from tests.image.driver.fakes import fake_package
 from tests.image.driver.real import RealDriver, build_real, digests
 from tests.tools import need_root

@@ -7,8 +7,8 @@ from hypothesis import example, given
 from hypothesis import strategies as st
 
 from provisioner.api.machinery.errors import Refused
-from provisioner.image.elf import read_linkage
 from provisioner.image.gates.libraries import check_libraries
+from provisioner.image.tools.elf import read_linkage
 from tests.image.gates.samples import ARM64, RISCV, elf, told, tree_of
 
 LOADER = "/lib64/ld-linux-x86-64.so.2"

@@ -14,7 +14,6 @@ import pytest
 from provisioner.image.base import Base
 from provisioner.image.build import BuildRequest, Built
 from provisioner.image.finished import store
-from provisioner.image.foreign import find_foreign
 from provisioner.image.gates.allowed import reasons
 from provisioner.image.gates.documents.described import describe_image
 from provisioner.image.gates.documents.sizes import SizeReport, decode_sizes
@@ -31,6 +30,7 @@ from provisioner.image.gates.privileges import check_privileges
 from provisioner.image.gates.read.kernel_image import read_exports, read_release
 from provisioner.image.gates.read.tree import Tree, read_tree
 from provisioner.image.inputs import base_fingerprint
+from provisioner.image.tools.foreign import find_foreign
 from tests.image.gates.samples import told
 from tests.image.gates.test_documents import must_be_spdx
 

@@ -15,7 +15,6 @@ import provisioner
 from provisioner.api.machinery.errors import Refused
 from provisioner.image.finished.manifest import FileDigest
 from provisioner.image.finished.store import measure
-from provisioner.image.foreign import ForeignPrograms
 from provisioner.image.gates.documents.sizes import ComponentSize, decode_sizes, encode_sizes
 from provisioner.image.gates.failure import GateFailure, GatesFailed
 from provisioner.image.gates.modules import FOLDER, ModprobeOutput
@@ -23,7 +22,8 @@ from provisioner.image.gates.packages.installed import InstalledPackage
 from provisioner.image.gates.packages.records import Records
 from provisioner.image.gates.request import GateRequest
 from provisioner.image.gates.run import run_gates
-from provisioner.image.tables import RecipeGroup
+from provisioner.image.tools.foreign import ForeignPrograms
+from provisioner.image.tools.tables import RecipeGroup
 from tests.image.gates.samples import EPOCH, RELEASE, RULES, elf, go_program, kernel, module, tree_of
 from tests.tools import installed
 

@@ -7,7 +7,7 @@ import pytest
 from provisioner.image.gates.modules import FOLDER, read_modules
 from provisioner.image.gates.packages.installed import InstalledPackage
 from provisioner.image.gates.versions import PartVersion, check_agreement, check_driver, check_kernel, driver_versions
-from provisioner.image.tables import RecipeGroup
+from provisioner.image.tools.tables import RecipeGroup
 from tests.image.gates.samples import RELEASE, elf, module, told, tree_of
 
 DRIVER = "550.163.01"

@@ -19,9 +19,9 @@ from provisioner.image.finished.check import check_image
 from provisioner.image.finished.publish import image_object
 from provisioner.image.finished.sign import SecretKey
 from provisioner.image.registry.access import open_access
-from provisioner.image.registry.fill import StoreFiller
 from provisioner.image.registry.push import push_image
 from provisioner.image.registry.reference import parse_repository
+from provisioner.image.retention.fill import StoreFiller
 from tests.boot.fake_source import FakeSource
 from tests.boot.objects import NOON, pool
 from tests.image.made_images import LAYERED, write_layered

@@ -6,7 +6,7 @@ import struct
 from ipaddress import IPv4Address, IPv6Address
 
 from lab.virtual_network.echo import internet_checksum
-from provisioner.network.agent.naming import GATEWAY_MAC, solicited_node
+from provisioner.network.agent.model.naming import GATEWAY_MAC, solicited_node
 
 BROADCAST = "ff:ff:ff:ff:ff:ff"
 

@@ -9,7 +9,7 @@ from typing import TypeVar
 import pytest
 
 from provisioner.api.network.dpu_network import DPUNetworkSpec, PortRule
-from provisioner.network.agent import namespaces
+from provisioner.network.agent.model import namespaces
 from tests.network.agent.rack import Rack
 from tests.network.agent.specs import ONE, port, spec, vpc
 

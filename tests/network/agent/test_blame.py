@@ -7,6 +7,7 @@ from typing import Literal
 import pytest
 
 from provisioner.network.agent.blame import Blame
+from provisioner.network.agent.model.state import HOME, Address, Route, Sysctl
 from provisioner.network.agent.operations import (
     AddNamespace,
     ChangeLink,
@@ -17,7 +18,6 @@ from provisioner.network.agent.operations import (
     Put,
     SetSysctl,
 )
-from provisioner.network.agent.state import HOME, Address, Route, Sysctl
 from tests.network.agent.specs import BLUE, RED, port, spec, vpc
 from tests.network.agent.test_desired import situation
 

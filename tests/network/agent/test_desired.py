@@ -10,7 +10,7 @@ import pytest
 
 from provisioner.api.network.dpu_network import DPUNetworkSpec, PortRule
 from provisioner.network.agent.desired import UNREACHABLE_METRIC, released_state, wanted_state
-from provisioner.network.agent.naming import (
+from provisioner.network.agent.model.naming import (
     is_ours,
     link_local,
     namespace_name,
@@ -22,9 +22,9 @@ from provisioner.network.agent.naming import (
     vrf_name,
     vxlan_name,
 )
+from provisioner.network.agent.model.state import HOME, Address, FdbEntry, Link, Neighbour, PlaceState, Route
 from provisioner.network.agent.preflight import examine
 from provisioner.network.agent.situation import DpuInputs, Underlay
-from provisioner.network.agent.state import HOME, Address, FdbEntry, Link, Neighbour, PlaceState, Route
 from tests.network.agent.specs import BLUE, ONE, RED, TWO, port, spec, vpc
 
 HERE = ("10.1.0.3", "fd00:1::3")

@@ -5,6 +5,18 @@ from __future__ import annotations
 from dataclasses import replace
 
 from provisioner.network.agent.diff import differences
+from provisioner.network.agent.model.state import (
+    HOME,
+    Address,
+    Chain,
+    FdbEntry,
+    Hook,
+    Link,
+    Neighbour,
+    PlaceState,
+    Route,
+    Sysctl,
+)
 from provisioner.network.agent.operations import (
     AddLink,
     AddNamespace,
@@ -19,18 +31,6 @@ from provisioner.network.agent.operations import (
 )
 from provisioner.network.agent.rules.canonical import rule
 from provisioner.network.agent.rules.expressions import ACCEPT, DROP
-from provisioner.network.agent.state import (
-    HOME,
-    Address,
-    Chain,
-    FdbEntry,
-    Hook,
-    Link,
-    Neighbour,
-    PlaceState,
-    Route,
-    Sysctl,
-)
 from tests.network.agent.specs import ONE, port, spec, vpc
 from tests.network.agent.test_desired import situation, wanted
 

@@ -12,11 +12,12 @@ import pytest
 
 from provisioner.api.machinery.codec import to_json
 from provisioner.api.network.dpu_network import DPUNetworkSpec, PortRule
-from provisioner.network.agent import namespaces, nft
+from provisioner.network.agent import nft
 from provisioner.network.agent.enforce import Enforced, Enforcer
-from provisioner.network.agent.naming import GATEWAY_MAC
+from provisioner.network.agent.model import namespaces
+from provisioner.network.agent.model.naming import GATEWAY_MAC
+from provisioner.network.agent.model.state import HOME
 from provisioner.network.agent.probe import has_vrf
-from provisioner.network.agent.state import HOME
 from tests.network.agent.rack import DPU, Rack, rack
 from tests.network.agent.specs import BLUE, ONE, RED, TWO, port, spec, vpc
 

@@ -9,6 +9,7 @@ from collections.abc import Sequence
 import pytest
 
 from provisioner.network.agent.kernel import carry_out
+from provisioner.network.agent.model.state import HOME, Address, FdbEntry, Neighbour, Route
 from provisioner.network.agent.netlink.entries import (
     AF_BRIDGE,
     DUMP_ADDRESSES,
@@ -26,7 +27,6 @@ from provisioner.network.agent.netlink.entries import (
 from provisioner.network.agent.netlink.socket import NetlinkSocket
 from provisioner.network.agent.netlink.wire import attribute, attributes, message, messages, text, u32
 from provisioner.network.agent.operations import Entry, Put, Remove
-from provisioner.network.agent.state import HOME, Address, FdbEntry, Neighbour, Route
 from tests.network.agent.rack import DPU, Rack
 
 VRF_TABLE = 10001

@@ -8,7 +8,8 @@ import pytest
 
 from provisioner.api.network.dpu_network import PortRule
 from provisioner.network.agent import nft
-from provisioner.network.agent.naming import TABLE
+from provisioner.network.agent.model.naming import TABLE
+from provisioner.network.agent.model.state import Chain, Hook
 from provisioner.network.agent.netlink.tables import chain_devices
 from provisioner.network.agent.ports import read_port
 from provisioner.network.agent.rules.canonical import canonical
@@ -17,7 +18,6 @@ from provisioner.network.agent.rules.port import guarded_port, isolated_port
 from provisioner.network.agent.rules.security_group import egress_chain, mark_of
 from provisioner.network.agent.rules.tables import FAMILIES, read_tables, removal, replacement
 from provisioner.network.agent.rules.underlay import isolation_chains, underlay_chains
-from provisioner.network.agent.state import Chain, Hook
 from tests.network.agent.rack import Rack
 from tests.network.agent.specs import ONE, port
 

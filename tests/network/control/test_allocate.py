@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from provisioner.api.network.network_pool import VNIRange
-from provisioner.network.control.claims.allocate import (
+from provisioner.network.control.compile.allocate import (
     choose_address,
     choose_vni,
     count_free,

@@ -19,7 +19,7 @@ from scapy.layers.vxlan import VXLAN
 from scapy.packet import Packet
 
 from provisioner.api.network.dpu_network import DPUVPC, DPUPort
-from provisioner.network.agent.naming import GATEWAY_MAC, router_mac
+from provisioner.network.agent.model.naming import GATEWAY_MAC, router_mac
 from tests.inventory.site import eventually
 from tests.network.agent.rack import DOMAINS, DPU, Host, Namespace, Rack, mac_of
 from tests.network.agent.specs import BLUE, ONE, RED, TWO, port, spec, vpc

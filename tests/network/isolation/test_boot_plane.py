@@ -14,7 +14,7 @@ from scapy.layers.inet import IP, TCP, UDP
 from scapy.layers.l2 import ARP, Dot1Q, Ether
 from scapy.packet import Packet
 
-from provisioner.network.agent.naming import GATEWAY_MAC
+from provisioner.network.agent.model.naming import GATEWAY_MAC
 from tests.network.agent.boot.boot_host import IMAGE, KERNEL
 from tests.network.agent.boot.site import BOOT_HOST, HOST_ADDRESS, Site
 from tests.network.agent.boot.test_boots import IN_A_VPC, IN_NONE, Booting, booting

@@ -14,7 +14,7 @@ from scapy.layers.inet import IP, UDP
 from scapy.layers.l2 import Ether
 from scapy.packet import Packet
 
-from provisioner.network.agent.naming import GATEWAY_MAC
+from provisioner.network.agent.model.naming import GATEWAY_MAC
 from tests.network.agent.dhcp.clients import answering
 from tests.network.agent.rack import Host
 from tests.network.agent.specs import BLUE

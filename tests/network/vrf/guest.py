@@ -16,8 +16,8 @@ from typing import Final
 
 from lab.machine.machine import EMULATED_KERNEL_ARGUMENTS, processors
 from lab.tools import Tools
-from provisioner.image import cpio
 from provisioner.image.finished.store import layer_files, part_files
+from provisioner.image.tools import cpio
 from tests.emulator import Heard, emulator
 from tests.tools import installed
 

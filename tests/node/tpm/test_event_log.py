@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from provisioner.node.tpm.prover import MAX_BYTES, PATH, read_event_log
+from provisioner.node.prover import MAX_BYTES, PATH, read_event_log
 from tests.node.made_machine import write
 
 

@@ -11,10 +11,10 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from provisioner.node.join import SealError
+from provisioner.node.prover import TpmProver, read_challenge
 from provisioner.node.tpm import commands
 from provisioner.node.tpm.device import TpmError
 from provisioner.node.tpm.identity import TpmIdentity, TpmSecret, split_certificates
-from provisioner.node.tpm.prover import TpmProver, read_challenge
 from provisioner.node.tpm.return_codes import describe
 
 READERS = [

@@ -11,12 +11,13 @@ from typing import Any
 
 import pytest
 
-from provisioner.node.http_post import pinned_context
+from provisioner.node import prover
+from provisioner.node.http.post import pinned_context
 from provisioner.node.join import NoProver, SealError, fetch_configuration
 from provisioner.node.machine.boot_facts import read_boot_facts
-from provisioner.node.tpm import device, identity, prover
+from provisioner.node.prover import PATH, TpmProver, choose_prover, read_challenge
+from provisioner.node.tpm import device, identity
 from provisioner.node.tpm.device import TpmDevice, TpmError
-from provisioner.node.tpm.prover import PATH, TpmProver, choose_prover, read_challenge
 from tests.node import fake_join_server
 from tests.node.fake_join_server import Authority, FakeJoinServer
 from tests.node.machine import CONFIGURATION, TOKEN, boot_machine

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from socket import inet_ntoa
 from typing import Final
 
-from provisioner.boot.dhcp.sighting import read_machine_identifier
+from provisioner.boot.dhcp.model.sighting import read_machine_identifier
 from provisioner.boot.dhcp.wire import options as opt
 from provisioner.boot.dhcp.wire.packet import NO_ADDRESS, read_options, relay_link
 

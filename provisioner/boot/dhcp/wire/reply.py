@@ -6,7 +6,7 @@ from functools import lru_cache
 from socket import inet_ntoa
 from typing import Final, NamedTuple
 
-from provisioner.boot.dhcp.config import DhcpConfig
+from provisioner.boot.dhcp.model.config import DhcpConfig
 from provisioner.boot.dhcp.wire import options as opt
 from provisioner.boot.dhcp.wire.client import DhcpClient
 from provisioner.boot.dhcp.wire.packet import NO_ADDRESS, Packet

@@ -10,8 +10,8 @@ from enum import IntEnum
 from ipaddress import IPv4Address
 from typing import Final, NamedTuple
 
-from provisioner.boot.dhcp.config import DhcpConfig
-from provisioner.boot.dhcp.subnet import ServedSubnet
+from provisioner.boot.dhcp.model.config import DhcpConfig
+from provisioner.boot.dhcp.model.subnet import ServedSubnet
 from provisioner.boot.dhcp.wire import options as opt
 from provisioner.boot.dhcp.wire.client import DhcpClient
 

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from typing import Final, NamedTuple
 
-from provisioner.boot.dhcp.config import DhcpConfig
 from provisioner.boot.dhcp.inventory import Delta
-from provisioner.boot.dhcp.sighting import Sighting
+from provisioner.boot.dhcp.model.config import DhcpConfig
+from provisioner.boot.dhcp.model.sighting import Sighting
 from provisioner.boot.dhcp.tally import Tally
 
 

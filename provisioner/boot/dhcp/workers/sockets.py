@@ -16,7 +16,7 @@ from typing import Final, NamedTuple
 import structlog
 
 from provisioner.api.machinery.errors import NeedsHuman
-from provisioner.boot.dhcp.config import DhcpConfig
+from provisioner.boot.dhcp.model.config import DhcpConfig
 from provisioner.boot.dhcp.wire.reply import BROADCAST
 from provisioner.boot.dhcp.workers import steer
 

@@ -18,8 +18,8 @@ from typing import Final
 
 from provisioner.boot.dhcp.discovery import LentAddresses
 from provisioner.boot.dhcp.inventory import Delta
+from provisioner.boot.dhcp.model.sighting import Sighting
 from provisioner.boot.dhcp.respond import FORWARDED, PacketOutcome, respond
-from provisioner.boot.dhcp.sighting import Sighting
 from provisioner.boot.dhcp.table import ReplyTable
 from provisioner.boot.dhcp.tally import Received, Tally
 from provisioner.boot.dhcp.wire.options import LONGEST_MESSAGE

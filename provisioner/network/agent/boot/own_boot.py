@@ -11,7 +11,7 @@ from ipaddress import AddressValueError, IPv4Address
 
 from provisioner.network.agent.boot.plane import HTTP_PORT, BootServices, is_unicast
 from provisioner.node.api_server import NotJoinedError, read_access
-from provisioner.node.http_post import split_url
+from provisioner.node.http.post import split_url
 from provisioner.node.machine.boot_facts import BootFactsError, read_boot_facts
 
 

@@ -9,8 +9,8 @@ from typing import Final
 
 from provisioner.api.network.dpu_network import HostBoot
 from provisioner.network.agent.dhcp.served import ServedPort
-from provisioner.network.agent.naming import boot_link_function, is_boot_namespace
-from provisioner.network.agent.state import KernelState, Place
+from provisioner.network.agent.model.naming import boot_link_function, is_boot_namespace
+from provisioner.network.agent.model.state import KernelState, Place
 
 HTTP_PORT: Final = 80
 TFTP_PORT: Final = 69

@@ -31,7 +31,7 @@ from provisioner.network.agent.boot.request import (
     judge,
     read_head,
 )
-from provisioner.node.lingering_close import linger
+from provisioner.node.http.lingering_close import linger
 
 HEAD_SECONDS: Final = 15.0
 """For a request to arrive whole, or to be refused before that."""

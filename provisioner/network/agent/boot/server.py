@@ -30,8 +30,8 @@ from provisioner.network.agent.boot.proxy import Proxy
 from provisioner.network.agent.boot.tftp import Fault, ReadRequest, read_request, transfer
 from provisioner.network.agent.dhcp.served import ServedPort
 from provisioner.network.agent.dhcp.wire import LONGEST_REQUEST, decode, encode
-from provisioner.network.agent.namespaces import inside
-from provisioner.network.agent.state import Place
+from provisioner.network.agent.model.namespaces import inside
+from provisioner.network.agent.model.state import Place
 
 MOST_REQUESTS: Final = 16
 MOST_JOINS: Final = 4

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from ipaddress import IPv4Address, IPv4Network
 from typing import Final
 
-from provisioner.network.agent.state import HOME, KernelState, Place, PlaceState
+from provisioner.network.agent.model.state import HOME, KernelState, Place, PlaceState
 
 _Lease = tuple[IPv4Address, IPv4Address, str, int]
 """Address, gateway, hardware address, MTU in bytes."""

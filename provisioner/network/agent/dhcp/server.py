@@ -20,7 +20,7 @@ from typing import Final
 from provisioner.network.agent.dhcp.answer import answer
 from provisioner.network.agent.dhcp.served import ServedPort
 from provisioner.network.agent.dhcp.wire import LONGEST_REQUEST, MessageType, Reply, decode, encode
-from provisioner.network.agent.namespaces import inside
+from provisioner.network.agent.model.namespaces import inside
 
 _SERVER_PORT, _CLIENT_PORT = 67, 68
 _REQUESTS_AT_ONCE: Final = 8

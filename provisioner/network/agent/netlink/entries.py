@@ -11,9 +11,9 @@ from collections.abc import Callable, Iterable, Iterator, Mapping
 from ipaddress import ip_address
 from typing import Final, get_args
 
+from provisioner.network.agent.model.state import Address, FdbEntry, Neighbour, Route, RouteKind
 from provisioner.network.agent.netlink.socket import NetlinkRequest
 from provisioner.network.agent.netlink.wire import CREATE, EXCLUSIVE, REPLACE, attribute, attributes, u32
-from provisioner.network.agent.state import Address, FdbEntry, Neighbour, Route, RouteKind
 
 NEW_ADDRESS, DELETE_ADDRESS, GET_ADDRESS = 20, 21, 22
 NEW_ROUTE, DELETE_ROUTE, GET_ROUTE = 24, 25, 26

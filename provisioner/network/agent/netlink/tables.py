@@ -5,9 +5,9 @@ from __future__ import annotations
 import struct
 from typing import Final
 
+from provisioner.network.agent.model.state import Family
 from provisioner.network.agent.netlink.socket import NetlinkSocket
 from provisioner.network.agent.netlink.wire import all_attributes, attributes
-from provisioner.network.agent.state import Family
 
 _NETFILTER: Final = 12
 _GET_TABLE, _GET_CHAIN = 10 << 8 | 1, 10 << 8 | 4

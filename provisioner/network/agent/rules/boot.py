@@ -18,10 +18,10 @@ from provisioner.network.agent.boot.plane import (
     BootingHost,
     BootServices,
 )
-from provisioner.network.agent.naming import GATEWAY_MAC, boot_link_name
+from provisioner.network.agent.model.naming import GATEWAY_MAC, boot_link_name
+from provisioner.network.agent.model.state import Chain, Hook, NftRule
 from provisioner.network.agent.rules.canonical import Expression, rule
 from provisioner.network.agent.rules.expressions import ACCEPT, DROP, at_most, differs, field, match, meta, one_of
-from provisioner.network.agent.state import Chain, Hook, NftRule
 
 _PRIORITY: Final = -500
 _FILTER: Final = 0

@@ -12,7 +12,7 @@ from collections.abc import Iterable
 from ipaddress import IPv4Address, IPv6Address, ip_address, ip_network
 from typing import Any, Final
 
-from provisioner.network.agent.state import NftRule
+from provisioner.network.agent.model.state import NftRule
 
 Expression = dict[str, Any]
 _Address = IPv4Address | IPv6Address

@@ -10,11 +10,11 @@ from collections.abc import Iterable
 from ipaddress import IPv4Address
 from typing import Final
 
-from provisioner.network.agent.naming import GATEWAY_MAC
+from provisioner.network.agent.model.naming import GATEWAY_MAC
+from provisioner.network.agent.model.state import NftRule
 from provisioner.network.agent.ports import Port
 from provisioner.network.agent.rules.canonical import Expression, rule
 from provisioner.network.agent.rules.expressions import ACCEPT, DROP, at_most, field, match, networks, one_of
-from provisioner.network.agent.state import NftRule
 
 _ASKING: Final = at_most(5, 20)
 """A host that boots asks some ten times: firmware, iPXE and the system, twice or more each."""

@@ -10,6 +10,7 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from typing import Final
 
+from provisioner.network.agent.model.state import Chain, Hook, NftRule
 from provisioner.network.agent.ports import Port
 from provisioner.network.agent.rules.canonical import Expression, rule
 from provisioner.network.agent.rules.dhcp import dhcp_at_gateway
@@ -26,7 +27,6 @@ from provisioner.network.agent.rules.expressions import (
     verdict_of,
 )
 from provisioner.network.agent.rules.security_group import egress_chain, egress_name, ingress_chain, ingress_name
-from provisioner.network.agent.state import Chain, Hook, NftRule
 
 _RAW: Final = -300
 _FILTER: Final = 0

@@ -14,7 +14,8 @@ from collections.abc import Sequence
 from ipaddress import IPv4Address, IPv4Network, IPv6Address, IPv6Network
 from typing import Final
 
-from provisioner.network.agent.naming import GATEWAY_MAC, link_local, solicited_node
+from provisioner.network.agent.model.naming import GATEWAY_MAC, link_local, solicited_node
+from provisioner.network.agent.model.state import Chain, Hook, NftRule
 from provisioner.network.agent.ports import Port
 from provisioner.network.agent.rules.canonical import rule
 from provisioner.network.agent.rules.dhcp import dhcp_at_port
@@ -31,7 +32,6 @@ from provisioner.network.agent.rules.expressions import (
     one_of,
     raw,
 )
-from provisioner.network.agent.state import Chain, Hook, NftRule
 
 NOBODYS: Final[tuple[Network, ...]] = (
     *(IPv4Network(each) for each in ("0.0.0.0/8", "127.0.0.0/8", "169.254.0.0/16", "224.0.0.0/3")),

@@ -12,6 +12,7 @@ import hashlib
 from collections.abc import Sequence
 from typing import Any, Final
 
+from provisioner.network.agent.model.state import Chain, NftRule
 from provisioner.network.agent.ports import Filter, Port
 from provisioner.network.agent.rules.canonical import Expression, rule
 from provisioner.network.agent.rules.expressions import (
@@ -25,7 +26,6 @@ from provisioner.network.agent.rules.expressions import (
     networks,
     one_of,
 )
-from provisioner.network.agent.state import Chain, NftRule
 
 _HALF_BITS: Final = 15
 _HALF: Final = (1 << _HALF_BITS) - 1

@@ -6,9 +6,9 @@ import json
 from collections.abc import Iterable, Mapping
 from typing import Any, Final
 
-from provisioner.network.agent.naming import TABLE
+from provisioner.network.agent.model.naming import TABLE
+from provisioner.network.agent.model.state import Chain, Family, Hook, NftRule
 from provisioner.network.agent.rules.canonical import canonical
-from provisioner.network.agent.state import Chain, Family, Hook, NftRule
 
 FAMILIES: Final[tuple[Family, ...]] = ("inet", "netdev")
 MARK_PREFIX: Final = "enforced_"

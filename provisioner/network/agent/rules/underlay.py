@@ -6,6 +6,7 @@ from collections.abc import Iterable, Mapping
 from ipaddress import ip_network
 from typing import Final
 
+from provisioner.network.agent.model.state import Chain, Hook
 from provisioner.network.agent.rules.canonical import rule
 from provisioner.network.agent.rules.expressions import (
     ACCEPT,
@@ -20,7 +21,6 @@ from provisioner.network.agent.rules.expressions import (
     raw,
     verdict_of,
 )
-from provisioner.network.agent.state import Chain, Hook
 
 VXLAN_PORT: Final = 4789
 _BEFORE_FILTERS: Final = -10

@@ -9,7 +9,7 @@ from ipaddress import IPv4Address, IPv6Address, ip_address
 from provisioner.api import VPC, NetworkClaim, NetworkPool, VPCAttachment
 from provisioner.api.network.network_claim import ClaimedValue, address_claim, port_claim, vni_claim
 from provisioner.api.network.network_pool import THE_POOL
-from provisioner.network.control.claims.allocate import (
+from provisioner.network.control.compile.allocate import (
     Address,
     choose_address,
     choose_vni,
@@ -20,7 +20,7 @@ from provisioner.network.control.claims.allocate import (
 )
 from provisioner.network.control.compile.place import FunctionPlace
 from provisioner.network.control.compile.room import MOST_PORTS
-from provisioner.network.control.trouble import Trouble
+from provisioner.network.control.compile.trouble import Trouble
 from provisioner.rules.shares import may_take
 
 FindClaim = Callable[[str], NetworkClaim | None]

@@ -21,8 +21,8 @@ from provisioner.network.control.compile.security import (
     in_order,
     remembers_what_passes,
 )
+from provisioner.network.control.compile.trouble import Trouble
 from provisioner.network.control.compile.view import forwarding_state
-from provisioner.network.control.trouble import Trouble
 
 Extent = Literal["All", "Some", "None"]
 """How much of what is asked about passes."""

@@ -19,7 +19,7 @@ from functools import cached_property
 from provisioner.api import VPC
 from provisioner.api.network.vpc import VPCPeerStatus
 from provisioner.network.control.compile.overlap import first_shared, first_shared_of_each, those_inside
-from provisioner.network.control.trouble import Trouble
+from provisioner.network.control.compile.trouble import Trouble
 
 FindVPC = Callable[[str], VPC | None]
 """By namespace/name; None also for one that is being deleted."""

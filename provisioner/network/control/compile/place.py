@@ -11,7 +11,7 @@ from dataclasses import dataclass
 
 from provisioner.api import Server, VPCAttachment
 from provisioner.api.servers.dpu import DPUFunction
-from provisioner.network.control.trouble import Trouble
+from provisioner.network.control.compile.trouble import Trouble
 
 
 @dataclass(frozen=True, kw_only=True)

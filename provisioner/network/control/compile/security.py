@@ -9,7 +9,7 @@ from typing import Final
 from provisioner.api import VPC, SecurityGroup, VPCAttachment
 from provisioner.api.network.dpu_network import PortRule
 from provisioner.api.network.security_group import Direction, SecurityRule
-from provisioner.network.control.trouble import Trouble
+from provisioner.network.control.compile.trouble import Trouble
 
 MOST_RULE_BYTES: Final = 65536
 """Of one port. An object of the API server has 1.5 MiB, and a DPU 256 ports."""

@@ -10,11 +10,11 @@ from ipaddress import IPv4Address, ip_address, ip_network
 from provisioner.api import VPC, SecurityGroup, VPCAttachment
 from provisioner.api.network.dpu_network import DPUPort, RemotePrefixes
 from provisioner.api.network.vpc_attachment import ForwardingState
-from provisioner.network.control.claims.allocate import gateway_of
+from provisioner.network.control.compile.allocate import gateway_of
 from provisioner.network.control.compile.peers import key_of
 from provisioner.network.control.compile.place import FunctionPlace
 from provisioner.network.control.compile.security import group_trouble, groups_of, rules_of
-from provisioner.network.control.trouble import Trouble
+from provisioner.network.control.compile.trouble import Trouble
 
 
 @dataclass(frozen=True, kw_only=True)

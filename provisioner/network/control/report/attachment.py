@@ -11,10 +11,10 @@ from provisioner.api.machinery.conditions import condition_of
 from provisioner.api.machinery.meta import ConditionStatus
 from provisioner.api.network.dpu_network import DPUPort
 from provisioner.api.network.vpc_attachment import ForwardingState, VPCAttachmentStatus
-from provisioner.network.control.claims.allocate import gateway_of
+from provisioner.network.control.compile.allocate import gateway_of
 from provisioner.network.control.compile.place import FunctionPlace
 from provisioner.network.control.compile.room import MOST_VPCS, isolated
-from provisioner.network.control.trouble import Trouble
+from provisioner.network.control.compile.trouble import Trouble
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -8,7 +8,7 @@ from datetime import datetime
 from provisioner.api import VPC, VPCAttachment
 from provisioner.api.machinery.conditions import condition_of, find_condition
 from provisioner.api.network.vpc import VPCPeerStatus, VPCStatus
-from provisioner.network.control.trouble import Trouble
+from provisioner.network.control.compile.trouble import Trouble
 
 
 def is_enforced(attachment: VPCAttachment) -> bool:

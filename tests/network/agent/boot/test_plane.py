@@ -13,9 +13,9 @@ from provisioner.api.machinery.codec import to_json
 from provisioner.api.network.dpu_network import DPUNetworkSpec
 from provisioner.network.agent.boot.plane import BootingHost, booting_host
 from provisioner.network.agent.desired import wanted_state
+from provisioner.network.agent.model.state import HOME
 from provisioner.network.agent.preflight import examine
 from provisioner.network.agent.situation import DpuInputs, Underlay
-from provisioner.network.agent.state import HOME
 from tests.network.agent.boot.site import BOOT_HOST, HOST_ADDRESS, PLANE_MAC, SERVICES, Site, boots, told
 from tests.network.agent.rack import Rack
 from tests.network.agent.specs import port, vpc

@@ -18,9 +18,9 @@ import pytest
 import waitress
 from flask import Flask
 
-from provisioner.boot.host.firmware import SERVED_FILES
 from provisioner.boot.host.nginx import NginxSite, nginx_command, render_nginx
 from provisioner.boot.host.peer import RealPeer
+from provisioner.boot.tftp.firmware import SERVED_FILES
 from provisioner.join.admission.source import TrustedProxies
 from provisioner.join.admission.web import join_blueprint
 from provisioner.network.agent.boot.image_cache import ImageCache

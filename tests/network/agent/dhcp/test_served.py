@@ -10,7 +10,7 @@ import pytest
 
 from provisioner.api.network.dpu_network import DPUNetworkSpec
 from provisioner.network.agent.dhcp.served import ServedPort, served_ports
-from provisioner.network.agent.state import HOME, Address, Neighbour, PlaceState, Route
+from provisioner.network.agent.model.state import HOME, Address, Neighbour, PlaceState, Route
 from tests.network.agent.specs import BLUE, RED, TWO, port, spec, vpc
 from tests.network.agent.test_desired import situation, wanted
 

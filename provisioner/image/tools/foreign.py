@@ -17,7 +17,7 @@ from typing import Final
 
 from provisioner.api.machinery.errors import NeedsHuman
 from provisioner.api.servers.server import Architecture
-from provisioner.image.elf import read_linkage
+from provisioner.image.tools.elf import read_linkage
 
 BINFMT: Final = Path("/proc/sys/fs/binfmt_misc")
 _MACHINES: Final[dict[str, Architecture]] = {"x86_64": "x86_64", "aarch64": "arm64"}

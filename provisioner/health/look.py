@@ -8,7 +8,7 @@ from typing import Final
 from provisioner.api import Image, NodePool, Server
 from provisioner.api.machinery.conditions import find_condition
 from provisioner.api.servers.attestation import CREDENTIAL_CONTESTED
-from provisioner.health.checked_node import CheckedNode
+from provisioner.health.checks.checked_node import CheckedNode
 from provisioner.health.checks.facts import read_facts
 from provisioner.health.checks.finding import Finding, fine, wrong
 from provisioner.health.checks.gpu.look import check_gpus

@@ -13,7 +13,7 @@ import ssl
 import time
 from collections.abc import Callable
 
-from provisioner.node.http_post import pinned_context
+from provisioner.node.http.post import pinned_context
 
 JOIN_CA = "/etc/provisioner/join-ca.pem"
 DOCUMENT = "join-authorities"

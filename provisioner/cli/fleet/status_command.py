@@ -19,10 +19,9 @@ from provisioner.cli.kubectl.failing import exit_codes
 from provisioner.cli.kubectl.moments import ago
 from provisioner.cli.kubectl.printing import clip, output_option, print_objects, table
 from provisioner.cli.kubectl.targets import ServerTarget, TargetSelection, find_targets
-from provisioner.cli.why.maintenance import blocker_words
+from provisioner.cli.why.maintenance import wait_words
 from provisioner.cluster.leadership import NoLeader, read_no_leader
 from provisioner.cluster.source import conditions_of, is_true_in
-from provisioner.rules.cause import find_cause
 from provisioner.rules.pool_of_server import current_pool_name
 
 HEADER = ("NODE", "LIFECYCLE", "READY", "IMAGE", "BOOT", "MAINTENANCE", "WAITS-FOR")
@@ -99,7 +98,7 @@ def render_status(
 
 
 def _waits_for(server: Server, current: Maintenance | None, no_leader: NoLeader | None) -> str:
-    words = waits_for(server, current)
+    words = wait_words(server, current)
     if no_leader is None or not (words or current is not None):
         return words
     return f"{no_leader.words}; {words}" if words else no_leader.words
@@ -151,18 +150,6 @@ def _maintenance(current: Maintenance | None) -> str | None:
         return None
     action = current.status.action or (current.spec.requestors[0].action if current.spec.requestors else "")
     return f"{action}/{current.status.phase or 'New'}"
-
-
-def waits_for(server: Server, current: Maintenance | None) -> str:
-    """What somebody has to know: what the Maintenance waits for, else the cause for which the node takes no jobs."""
-    if current is not None and current.status.blockers:
-        first = current.status.blockers[0]
-        more = f" (+{len(current.status.blockers) - 1})" if len(current.status.blockers) > 1 else ""
-        return f"{blocker_words(first)}{more}"
-    cause = find_cause(server)
-    if cause is None or (current is not None and not cause.is_deeper):
-        return ""
-    return cause.words
 
 
 def _as_json(target: ServerTarget, maintenances: Sequence[Maintenance], no_leader: NoLeader | None) -> dict[str, Any]:

@@ -19,8 +19,8 @@ from typing import Final, Protocol
 from provisioner.boot.dhcp.workers.sockets import interface_addresses
 from provisioner.boot.dhcp.workers.supervisor import WorkerStates
 from provisioner.boot.health.probe import Probe
-from provisioner.boot.host.tftp import PROBE_FILE
 from provisioner.boot.metrics.nginx_status import Connections, read_connections
+from provisioner.boot.tftp.dnsmasq import PROBE_FILE
 from provisioner.cluster.health.checks import Check, HealthVerdict, ill, well
 
 # Fetches a file of three bytes by TFTP from this host itself: what firmware will do, seen to work.

@@ -10,7 +10,7 @@ from typing import Protocol
 from cryptography import x509
 from prometheus_client.core import Metric
 
-from provisioner.boot.health.boot_host import BootHostHealth
+from provisioner.boot.host.health import BootHostHealth
 from provisioner.boot.host.nginx_upkeep import stamp_of
 from provisioner.boot.metrics.dhcp import CountedResponder, dhcp_families
 from provisioner.boot.metrics.log_tail import LogTail

@@ -9,8 +9,8 @@ from contextlib import closing
 from pathlib import Path
 from typing import Final
 
-from provisioner.boot.health.boot_host import NginxProbe, threads_check
 from provisioner.boot.health.probe import Probe
+from provisioner.boot.host.health import NginxProbe, threads_check
 from provisioner.cluster.health.checks import Check
 
 ANSWER_SECONDS: Final = 3.0

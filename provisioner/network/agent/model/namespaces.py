@@ -13,8 +13,8 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Final
 
-from provisioner.network.agent.naming import is_namespace_of
-from provisioner.network.agent.state import HOME, Place
+from provisioner.network.agent.model.naming import is_namespace_of
+from provisioner.network.agent.model.state import HOME, Place
 
 NAMED: Final = Path("/run/netns")
 _OWN: Final = Path("/proc/thread-self/ns/net")

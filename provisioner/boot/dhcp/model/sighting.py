@@ -8,7 +8,7 @@ from uuid import UUID
 
 from provisioner.api.machinery.values import MacAddress
 from provisioner.api.servers.server import Architecture
-from provisioner.boot.dhcp.subnet import SubnetKey
+from provisioner.boot.dhcp.model.subnet import SubnetKey
 
 SightingKind = Literal["Firmware", "IPXE", "System", "Declined", "WrongSubnet", "InfiniBand"]
 """Firmware and IPXE: that stage asked for an address. System: an unknown machine's operating system did.

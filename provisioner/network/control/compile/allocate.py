@@ -12,7 +12,7 @@ from ipaddress import IPv4Address, IPv4Network, IPv6Address, IPv6Network, ip_add
 from typing import Final
 
 from provisioner.api.network.network_pool import VNIRange
-from provisioner.network.control.trouble import Trouble
+from provisioner.network.control.compile.trouble import Trouble
 
 Address = IPv4Address | IPv6Address
 Subnet = IPv4Network | IPv6Network

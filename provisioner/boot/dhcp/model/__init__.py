@@ -1,0 +1,1 @@
+"""What the responder is told, and what it tells of machines."""

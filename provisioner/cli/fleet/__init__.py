@@ -1,0 +1,1 @@
+"""Commands of kubectl's plugin that concern servers, their Maintenances and their pools at once."""
