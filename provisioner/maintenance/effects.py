@@ -19,7 +19,6 @@ from provisioner.api import Maintenance
 from provisioner.api.machinery.codec import to_json
 from provisioner.api.machinery.errors import Conflict, NotFound, Refused, Retryable
 from provisioner.api.machinery.meta import rfc3339_micro
-from provisioner.api.machinery.schema import API_VERSION
 from provisioner.api.machinery.wording import quantity
 from provisioner.api.nodes.contract import (
     BOOT_INTENT_ANNOTATION,
@@ -58,12 +57,11 @@ from provisioner.maintenance.steps import (
     WaitStep,
     WriteStatus,
 )
-from provisioner.rules.requests import next_name
+from provisioner.rules.filing import file_maintenance
 
 log = structlog.get_logger(__name__)
 
 MANAGER: Final = "provisioner-maintenance"
-NUMBERS_TRIED: Final = 16
 _TAINTS: Final = pointer("spec", "taints")
 _INTENT: Final = pointer("metadata", "annotations", BOOT_INTENT_ANNOTATION)
 GONE_SECONDS: Final = 1.0
@@ -250,27 +248,11 @@ class MaintenanceEffects:
         self._own.note(node.name, NODES, written)
 
     def create(self, server: str, requestor: Requestor, names: list[str]) -> None:
-        """A new Maintenance; its name is the lock. Raises: Conflict if somebody else made one of this server."""
-        taken = list(names)
-        for _ in range(NUMBERS_TRIED):
-            name = next_name(server, taken)
-            body = {
-                "apiVersion": API_VERSION,
-                "kind": "Maintenance",
-                "metadata": {"name": name, "finalizers": [RELEASE_FINALIZER]},
-                "spec": {"serverRef": server, "requestors": [to_json(requestor)]},
-            }
-            try:
-                created = self._client.create(of(Maintenance), body)
-            except Conflict:
-                found = self._client.get(of(Maintenance), name)
-                if found["spec"]["serverRef"] == server:
-                    raise
-                taken.append(name)  # a name like ours, made by hand for another server
-                continue
-            self._own.note(server, of(Maintenance), created)
-            log.info("maintenance was filed", maintenance=name, requestor=requestor.name, action=requestor.action)
-            return
+        """A new Maintenance. Raises: Conflict if somebody else made one of this server."""
+        created = file_maintenance(self._client, server, requestor, names)
+        self._own.note(server, of(Maintenance), created)
+        name = created["metadata"]["name"]
+        log.info("maintenance was filed", maintenance=name, requestor=requestor.name, action=requestor.action)
 
     def set_requestors(self, maintenance: Maintenance, requestors: tuple[Requestor, ...]) -> None:
         """Write the list back under the resourceVersion under which it was read."""

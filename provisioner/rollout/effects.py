@@ -14,8 +14,7 @@ from provisioner.api import Maintenance, NodePool, Server
 from provisioner.api.machinery.codec import to_json
 from provisioner.api.machinery.errors import Conflict, NotFound
 from provisioner.api.machinery.meta import Resource
-from provisioner.api.machinery.schema import API_VERSION
-from provisioner.api.nodes.maintenance import RELEASE_FINALIZER, Requestor
+from provisioner.api.nodes.maintenance import Requestor
 from provisioner.api.servers.server_status import UpgradeFailure
 from provisioner.cluster.client import Cluster
 from provisioner.cluster.events import Events, Happened
@@ -24,6 +23,7 @@ from provisioner.cluster.resources import of
 from provisioner.rollout.course import Assignment
 from provisioner.rollout.requests import RequestWrite
 from provisioner.rollout.standing import REQUESTOR
+from provisioner.rules.filing import file_maintenance
 from provisioner.rules.requests import place
 
 log = structlog.get_logger(__name__)
@@ -51,17 +51,12 @@ class RolloutEffects:
             if placed.name in known:
                 self._set_entry(known[placed.name], act.entry)
             else:
-                self._create(placed.name, act.server, act.entry)
+                self._create(known, act.server, act.entry)
 
-    def _create(self, name: str, server: str, entry: Requestor) -> None:
-        body = {
-            "apiVersion": API_VERSION,
-            "kind": "Maintenance",
-            "metadata": {"name": name, "finalizers": [RELEASE_FINALIZER]},
-            "spec": {"serverRef": server, "requestors": [to_json(entry)]},
-        }
-        created = self._cluster.create(of(Maintenance), body, manager=MANAGER)
+    def _create(self, names: Iterable[str], server: str, entry: Requestor) -> None:
+        created = file_maintenance(self._cluster, server, entry, names, manager=MANAGER)
         self._own.note(server, of(Maintenance), created)
+        name = created["metadata"]["name"]
         log.info("maintenance was filed", maintenance=name, server=server, turn=entry.turn, image=entry.image_ref)
 
     def _set_entry(self, maintenance: Maintenance, entry: Requestor | None) -> None:

@@ -132,3 +132,10 @@ def current_image(server: Server, pool: NodePool | None) -> ChosenImage:
 def current_image_name(server: Server, pool: NodePool | None) -> str | None:
     """The name that `current_image` tells."""
     return current_image(server, pool).name
+
+
+def joining_image_name(server: Server, pool: NodePool | None) -> str | None:
+    """The name of the Image of the boot that joins: that of the boot order, also when this boot has settled, as a
+    machine whose answer was lost asks again."""
+    order = server.status.order
+    return (order.image_ref if order is not None else None) or next_image_name(server, pool)

@@ -79,8 +79,8 @@ CODE: Final[dict[str, tuple[str, ...]]] = {
     "join": ("join/controller.py", "join/node_controller.py", "join/node_object.py", *OF_GROUPS),
     "approver": ("join/certificates/", "join/credentials/controller.py", "join/stale_tokens.py", *OF_GROUPS),
     "health": ("health/", *OF_GROUPS),
-    "maintenance": ("maintenance/", "jobs/", *OF_GROUPS),
-    "rollout": ("rollout/", "jobs/slurm/", *OF_GROUPS),
+    "maintenance": ("maintenance/", "rules/filing.py", "jobs/", *OF_GROUPS),
+    "rollout": ("rollout/", "rules/filing.py", "jobs/slurm/", *OF_GROUPS),
     "power": ("power/", *OF_GROUPS),
     "network": ("network/control/", *OF_GROUPS),
     "infiniband": (

@@ -24,7 +24,7 @@ from provisioner.cli.kubectl.filing import read_maintenances
 from provisioner.cluster.client import Cluster
 from provisioner.cluster.resources import LEASES, NODE_LEASES, NODES, of
 from provisioner.join.admission.admit import JoinFacts
-from provisioner.rules.assigned_image import current_image_name, next_image_name
+from provisioner.rules.assigned_image import current_image_name, joining_image_name
 from provisioner.rules.boot_order import is_by_bmc
 from provisioner.rules.identity import macs_of
 from provisioner.rules.pool_of_server import booting_pool_name, ordered_pool_name
@@ -59,9 +59,8 @@ def read_boot(cluster: Cluster, subject: str, store: Path | None = None) -> Read
     dpus = tuple(_list_servers(cluster, f"spec.dpu.hostRef={server.name}"))
     node = cluster.find(NODES, server.name)
     lease, lease_known = _find_lease(cluster, server)
-    order = server.status.order
     join_pool = read.find(NodePool, ordered_pool_name(server))
-    join_image = read.find(Image, (order.image_ref if order else None) or next_image_name(server, join_pool))
+    join_image = read.find(Image, joining_image_name(server, join_pool))
     return ReadBoot(
         boot=MachineObjects(
             mac=mac,

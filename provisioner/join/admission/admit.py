@@ -34,7 +34,7 @@ from provisioner.join.admission.origin import find_elsewhere
 from provisioner.join.admission.request import JoinRequest
 from provisioner.join.admission.successor import find_successor
 from provisioner.join.node_object import SERVER_UID_ANNOTATION
-from provisioner.rules.assigned_image import next_image_name
+from provisioner.rules.assigned_image import joining_image_name
 from provisioner.rules.boot_order import is_by_agent, is_by_bmc
 from provisioner.rules.bootability import REMEDY, find_distrusted, find_unaccepted, find_unjudged, find_without_pool
 from provisioner.rules.liveness import read_heartbeat
@@ -280,7 +280,7 @@ def _judge_predecessor(
 
 
 def _judge_image(facts: JoinFacts, server: Server, order: BootOrder, request: JoinRequest) -> Decision | None:
-    name = order.image_ref or next_image_name(server, facts.pool)
+    name = joining_image_name(server, facts.pool)
     if facts.image is None:
         return NotYet("NoImage", f"Image {name} of boot order {order.id} does not exist{REMEDY}publish it", 15.0)
     if request.image_digest != facts.image.spec.digest:

@@ -59,7 +59,7 @@ from provisioner.join.mint import (
     token_secret_name,
 )
 from provisioner.join.recording import regarding_server
-from provisioner.rules.assigned_image import next_image_name
+from provisioner.rules.assigned_image import joining_image_name
 from provisioner.rules.boot_order import is_by_bmc
 from provisioner.rules.dpus import hosts
 from provisioner.rules.identity import boot_mac, find_server
@@ -174,8 +174,7 @@ class JoinService:
         if server is None or server.spec.boot_mac_address != request.mac_address:
             return JoinFacts(server=None)
         pool = self._optional(NodePool, ordered_pool_name(server))
-        order = server.status.order
-        image = self._optional(Image, (order.image_ref if order else None) or next_image_name(server, pool))
+        image = self._optional(Image, joining_image_name(server, pool))
         return JoinFacts(
             server=server,
             pool=pool,
