@@ -16,7 +16,7 @@ from provisioner.image.finished.sign import SecretKey
 from provisioner.image.tools.command import run
 
 NOTE: Final = "lab.note"
-NOTE_FILE: Final = Path("etc/lab-note")
+NOTE_FILE: Final = Path("etc/provisioner/lab-note")
 _SITE: Final = "site"
 
 

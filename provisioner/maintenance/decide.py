@@ -29,7 +29,7 @@ from provisioner.maintenance.steps import (
     SetIntent,
     SetNodeConditions,
     Step,
-    WaitStep,
+    Wait,
     WriteStatus,
 )
 
@@ -45,7 +45,7 @@ def decide(facts: MaintenanceFacts, now: datetime) -> Step:
     """The next step of `facts.maintenance`. Phases between which nothing is done are gone through in one write."""
     step = _decide(facts, now)
     if isinstance(step, WriteStatus) and (rest := rests(facts.maintenance.status, step.status, now)) > 0:
-        return WaitStep(seconds=min(rest, POLL_SECONDS))
+        return Wait(seconds=min(rest, POLL_SECONDS))
     while isinstance(step, WriteStatus) and step.status.phase in _RUNS_ON and read_verdict(step.status) is None:
         if step.status.phase == facts.maintenance.status.phase:
             break
@@ -81,7 +81,7 @@ def _decide(facts: MaintenanceFacts, now: datetime) -> Step:
         if kept is not None:
             return kept
         may_go = finalized and deleted and m.status.slurm is None
-        return SetFinalizer(present=False) if may_go else WaitStep(seconds=RESYNC_SECONDS)
+        return SetFinalizer(present=False) if may_go else Wait(seconds=RESYNC_SECONDS)
     verdict = read_verdict(m.status)
     if verdict is not None:
         return decide_release(facts, verdict, now)

@@ -54,7 +54,7 @@ from provisioner.maintenance.steps import (
     SetNodeConditions,
     SetTaint,
     Step,
-    WaitStep,
+    Wait,
     WriteStatus,
 )
 from provisioner.rules.filing import file_maintenance
@@ -123,7 +123,7 @@ class MaintenanceEffects:
                     self.set_conditions(facts.node, step.conditions)
             case CloseSlurm() | ReserveSlurm() | ReopenSlurm() | Evict():
                 return self._workload(facts, body, step)
-            case WaitStep():
+            case Wait():
                 return self._wait(facts, body, step)
         return None
 
@@ -164,7 +164,7 @@ class MaintenanceEffects:
             ]
             self._write(facts, body, set_blockers(status, blocked, self._clock()), self._clock())
 
-    def _wait(self, facts: MaintenanceFacts, body: Object, step: WaitStep) -> float:
+    def _wait(self, facts: MaintenanceFacts, body: Object, step: Wait) -> float:
         if step.warn is None or facts.server is None or facts.pool is None:
             return step.seconds
         self._same(facts)

@@ -96,7 +96,7 @@ class Evict:
 
 
 @dataclass(frozen=True, kw_only=True)
-class WaitStep:
+class Wait:
     """Nothing to do now. `warn`: tell the jobs there of that deadline."""
 
     seconds: float
@@ -117,7 +117,7 @@ Step = (
     | ReserveSlurm
     | ReopenSlurm
     | Evict
-    | WaitStep
+    | Wait
 )
 
 

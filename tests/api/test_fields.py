@@ -40,7 +40,7 @@ def classes(part: str) -> dict[str, type]:
 @cache
 def trees() -> dict[str, ast.Module]:
     paths = [path for path in PACKAGE.rglob("*.py") if "api" not in path.relative_to(PACKAGE).parts]
-    return {str(path): ast.parse(path.read_text()) for path in [*paths, *(PACKAGE / "api").glob("*.py")]}
+    return {str(path): ast.parse(path.read_text()) for path in [*paths, *(PACKAGE / "api").rglob("*.py")]}
 
 
 @cache
@@ -64,7 +64,7 @@ def reads() -> set[str]:
     """Names of attributes that are read; outside of the definitions also keys, paths and other words of constants."""
     found = set()
     for path, tree in trees().items():
-        defines = Path(path).parent.name == "api"
+        defines = Path(path).is_relative_to(PACKAGE / "api")
         for node in ast.walk(tree):
             match node:
                 case ast.Attribute(attr=name, ctx=ast.Load()):

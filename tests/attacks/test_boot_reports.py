@@ -16,7 +16,7 @@ from provisioner.boot.observe.progress import ProgressReport, record_report
 from provisioner.boot.orders.decide import decide
 from provisioner.boot.orders.facts import OrderFacts
 from provisioner.boot.orders.stages import current_stage
-from provisioner.boot.script.choose import Wait
+from provisioner.boot.script.choose import KeepWaiting
 from provisioner.boot.script.render import render_script
 from provisioner.rules.liveness import Heartbeat
 from tests.boot.decide_rows import BOOT, JOINED, NEW, ORDER, OTHER_BOOT, POWERED, READY_ONCE, REFUSED, node, status
@@ -160,7 +160,7 @@ def test_no_report_gives_brings_forward_or_puts_off_an_order(
     ],
 )  # fmt: skip
 def test_no_word_of_a_machine_becomes_a_command_on_another_ones_console(words: str) -> None:
-    script = render_script(Wait(reason="Unknown", message=words, remedy=words))
+    script = render_script(KeepWaiting(reason="Unknown", message=words, remedy=words))
     commands = [line.split()[0] for line in script.splitlines()[2:]]
     assert set(commands) <= {"echo", "sleep", "exit"}
     assert "${" not in script

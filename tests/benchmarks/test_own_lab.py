@@ -27,5 +27,5 @@ def test_a_lab_is_taken_down_whatever_becomes_of_the_benchmark(
         run_in_lab("bench-x", ["--servers=UEFI"], "some_bench", ["--inside", "file"])
     except subprocess.CalledProcessError:
         assert failing is not None
-    steps = [command[-1] if "--inside" in command else command[4] for command in ran]
+    steps = [command[-1] if "--inside" in command else command[3] for command in ran]
     assert steps == {None: ["up", "file", "down"], "up": ["up", "down"], "some_bench": ["up", "file", "down"]}[failing]

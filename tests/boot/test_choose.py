@@ -11,7 +11,7 @@ from provisioner.api import Image, NodePool, Rack, Server
 from provisioner.api.servers.rack import RackStatus
 from provisioner.api.servers.server import BootOrder, ServerStatus
 from provisioner.api.servers.server_status import BootProgress
-from provisioner.boot.script.choose import Boot, Wait, choose_boot_target
+from provisioner.boot.script.choose import Boot, KeepWaiting, choose_boot_target
 from provisioner.boot.script.kernel_arguments import BootUrls
 from tests.boot.objects import STORE, URLS, at, condition, image, layered_image, pool, rack, server
 
@@ -46,7 +46,7 @@ def test_a_server_waits_and_is_told_why_and_what_helps(
     who: str, srv: Server, np: NodePool | None, img: Image | None, rk: Rack | None, reason: str
 ) -> None:
     target = choose_boot_target(srv, np, img, rk, URLS)
-    assert isinstance(target, Wait), who
+    assert isinstance(target, KeepWaiting), who
     assert target.reason == reason
     assert target.message
     assert target.remedy
@@ -55,13 +55,13 @@ def test_a_server_waits_and_is_told_why_and_what_helps(
 def test_who_lacks_an_image_is_told_a_command_that_works() -> None:
     for img in (None, image(available="False")):
         target = choose_boot_target(server(), pool(), img, rack(), URLS)
-        assert isinstance(target, Wait)
+        assert isinstance(target, KeepWaiting)
         assert "provisioner image publish DIRECTORY --store IMAGE-STORE --key IMAGE.PUB" in target.remedy
 
 
 def test_an_address_of_the_boot_host_that_is_no_word_is_a_wait() -> None:
     target = choose_boot_target(server(), pool(), image(), rack(), BootUrls(boot="http://a b", join="https://a"))
-    assert isinstance(target, Wait)
+    assert isinstance(target, KeepWaiting)
     assert target.reason == "InvalidKernelArguments"
 
 
@@ -184,6 +184,6 @@ def test_an_argument_that_is_more_than_a_word_never_reaches_a_script(argument: s
     img = image(kernel_arguments=(argument,)) if owner == "image" else image()
     np = pool(kernel_arguments=(argument,)) if owner == "pool" else pool()
     target = choose_boot_target(server(), np, img, rack(), URLS)
-    assert isinstance(target, Wait)
+    assert isinstance(target, KeepWaiting)
     assert target.reason == "InvalidKernelArguments"
     assert ("Image" if owner == "image" else "NodePool") in target.message

@@ -14,7 +14,7 @@ from pytest_httpserver import URI_DEFAULT
 from werkzeug import Request, Response
 
 from lab.machine.machine import processors
-from provisioner.boot.script.choose import Boot, Wait
+from provisioner.boot.script.choose import Boot, KeepWaiting
 from provisioner.boot.script.kernel_arguments import BootUrls
 from provisioner.boot.script.render import render_first_script, render_script
 from tests.boot.conftest import Programs
@@ -76,7 +76,7 @@ def boot_script(server: Server) -> bytes:
     return render_script(target).encode()
 
 
-WAIT = Wait(reason="Any", message="not yet; ${net0/mac} || shell && reboot #", remedy="none", retry_seconds=1)
+WAIT = KeepWaiting(reason="Any", message="not yet; ${net0/mac} || shell && reboot #", remedy="none", retry_seconds=1)
 
 
 @pytest.fixture

@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from provisioner.api.servers.server import BootOrder, ServerStatus
-from provisioner.boot.script.choose import BootTarget, Wait, choose_boot_target
+from provisioner.boot.script.choose import BootTarget, KeepWaiting, choose_boot_target
 from provisioner.boot.script.render import console_lines, render_first_script, render_script
 from provisioner.boot.script.renderer import STARTING
 from tests.boot.objects import URLS, at, image, pool, rack, server
@@ -73,7 +73,7 @@ def test_no_script_holds_anything_secret() -> None:
 
 @given(st.text())
 def test_no_text_of_an_object_becomes_a_command(text: str) -> None:
-    script = render_script(Wait(reason="Any", message=text, remedy=text, server=None))
+    script = render_script(KeepWaiting(reason="Any", message=text, remedy=text, server=None))
     for line in script.splitlines()[2:]:
         assert re.match(r"^(echo |sleep 15|exit 0|asking)", line), line
         words = line.split()

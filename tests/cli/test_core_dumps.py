@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from provisioner.cli import main as core_dumps
+from provisioner.cli import core_dumps
 from tests.tools import installed, need_root
 
 NOBODY = 65534
@@ -16,7 +16,7 @@ NOBODY = 65534
 SOURCE = """
 import resource, sys
 if sys.argv[1] == "ours":
-    from provisioner.cli.main import forbid_core_dumps
+    from provisioner.cli.core_dumps import forbid_core_dumps
     forbid_core_dumps()
 print(resource.getrlimit(resource.RLIMIT_CORE)[0], __import__("ctypes").CDLL(None).prctl(3, 0, 0, 0, 0))
 """

@@ -18,7 +18,7 @@ from provisioner.maintenance.phases.budget import Budget
 from provisioner.maintenance.phases.claiming import after_eviction, closed, decide_draining, not_reserved
 from provisioner.maintenance.phases.verdict import read_verdict
 from provisioner.maintenance.status.record import note
-from provisioner.maintenance.steps import CloseSlurm, Evict, NeedBudget, NeedId, SetTaint, WaitStep, WriteStatus
+from provisioner.maintenance.steps import CloseSlurm, Evict, NeedBudget, NeedId, SetTaint, Wait, WriteStatus
 from provisioner.rules.requests import merge
 from tests.maintenance.samples import NOON, requestor
 from tests.maintenance.situations import facts, later, node, pool, server
@@ -121,7 +121,7 @@ def test_a_claim_goes_by_a_fresh_budget_and_is_given_up_where_that_is_used_up() 
 
 
 def test_a_closed_server_is_emptied_once_a_scheduler_has_seen_it_closed() -> None:
-    assert decide(claiming(A_POD), later(1)) == WaitStep(seconds=2)
+    assert decide(claiming(A_POD), later(1)) == Wait(seconds=2)
     step = decide(claiming(A_POD), later(3))
     assert isinstance(step, WriteStatus)
     assert step.status.phase == "Draining"
@@ -143,7 +143,7 @@ def test_a_job_that_slips_in_after_its_deadline_is_told_of_it_before_it_is_asked
     spec = replace(found.maintenance.spec, requestors=(past,))
     maintenance = replace(found.maintenance, spec=spec, status=status)
     found = replace(found, maintenance=maintenance, wanted=merge(maintenance))
-    assert decide(found, later(400)) == WaitStep(seconds=3, warn=later(400))
+    assert decide(found, later(400)) == Wait(seconds=3, warn=later(400))
 
 
 @pytest.mark.parametrize(

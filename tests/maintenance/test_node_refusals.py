@@ -17,7 +17,7 @@ from provisioner.maintenance.facts import MaintenanceFacts
 from provisioner.maintenance.node_refusals import LAST_RETRY_SECONDS, LASTING_SECONDS, NodeRefusals, NodeWriteRefusal
 from provisioner.maintenance.phases.budget import Budget
 from provisioner.maintenance.status.record import judge
-from provisioner.maintenance.steps import NodeWrite, SetIntent, SetNodeConditions, SetTaint, Step, WaitStep, WriteStatus
+from provisioner.maintenance.steps import NodeWrite, SetIntent, SetNodeConditions, SetTaint, Step, Wait, WriteStatus
 from tests.maintenance.samples import NOON, requestor
 from tests.maintenance.situations import facts, later, node
 from tests.maintenance.test_rebooting import trying
@@ -56,7 +56,7 @@ def play(found: MaintenanceFacts, now: datetime, ends: datetime) -> list[tuple[d
                 refusals.note("r01-u01", "Taint", WORDS, now)
             case SetNodeConditions():
                 refusals.note("r01-u01", "Conditions", WORDS, now)
-            case WaitStep(seconds=seconds):
+            case Wait(seconds=seconds):
                 now += timedelta(seconds=seconds)
             case _:
                 raise AssertionError(step)
@@ -94,7 +94,7 @@ def test_what_is_refused_for_a_moment_is_only_tried_again() -> None:
     assert isinstance(first, WriteStatus)
     assert (first.status.phase, [b.kind for b in first.status.blockers]) == ("Claiming", ["Node"])
     told = replace(found, maintenance=replace(found.maintenance, status=first.status))
-    assert isinstance(decide(told, later(1)), WaitStep)
+    assert isinstance(decide(told, later(1)), Wait)
     assert isinstance(decide(told, later(2)), SetTaint)
 
 

@@ -16,7 +16,7 @@ from provisioner.maintenance.facts import MaintenanceFacts
 from provisioner.maintenance.phases.rebooting import decide_rebooting
 from provisioner.maintenance.phases.verdict import read_verdict
 from provisioner.maintenance.phases.verifying import decide_verifying
-from provisioner.maintenance.steps import NeedId, SetIntent, SetTaint, Step, WaitStep, WriteStatus
+from provisioner.maintenance.steps import NeedId, SetIntent, SetTaint, Step, Wait, WriteStatus
 from provisioner.power.preflight import what_differs
 from provisioner.rules.bootability import find_without_image
 from provisioner.rules.stage_timeouts import method_timeout_seconds
@@ -83,7 +83,7 @@ def words(step: Step) -> str:
         case NeedId(then=then):
             reboot = then("new").status.reboot
             return f"tries {reboot.method}" if reboot is not None else "tries nothing"
-        case WaitStep():
+        case Wait():
             return "waits"
         case WriteStatus(status=status):
             verdict = read_verdict(status)
@@ -638,4 +638,4 @@ def test_a_look_at_a_missing_image_writes_nothing_twice() -> None:
     step = decide_rebooting(given, later(10))
     assert isinstance(step, WriteStatus)
     again = replace(given, maintenance=replace(given.maintenance, status=step.status))
-    assert isinstance(decide_rebooting(again, later(20)), WaitStep)
+    assert isinstance(decide_rebooting(again, later(20)), Wait)

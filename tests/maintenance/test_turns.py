@@ -38,7 +38,7 @@ from provisioner.maintenance.steps import (
     SetIntent,
     SetTaint,
     Step,
-    WaitStep,
+    Wait,
     WriteStatus,
 )
 from provisioner.rules.requests import merge
@@ -154,7 +154,7 @@ def test_without_words_of_its_own_it_is_said_whose_turn_is_waited_for() -> None:
 
 def test_it_is_looked_at_again_only_after_a_long_time_and_costs_no_look_at_jobs_or_budget() -> None:
     given = waiting(rollout())
-    assert decide_waiting(given, later(60)) == WaitStep(seconds=UNTURNED_LOOK_SECONDS)
+    assert decide_waiting(given, later(60)) == Wait(seconds=UNTURNED_LOOK_SECONDS)
     assert not needs_look(given)
     assert needs_look(waiting(rollout("Granted")))
     assert needs_look(waiting(rollout(), ALICE)), "somebody else is heard"
@@ -165,7 +165,7 @@ def test_it_is_looked_at_again_only_after_a_long_time_and_costs_no_look_at_jobs_
 def test_what_the_api_server_refused_meanwhile_is_tried_again_within_a_minute() -> None:
     refusal = NodeWriteRefusal(words="webhook is away", since=NOON, again=later(90))
     given = replace(waiting(rollout("Steered", staging="Later")), refused={"Taint": refusal})
-    assert decide_waiting(given, later(60)) == WaitStep(seconds=LONGEST_LOOK_SECONDS)
+    assert decide_waiting(given, later(60)) == Wait(seconds=LONGEST_LOOK_SECONDS)
     assert isinstance(decide_waiting(given, later(91)), SetTaint)
 
 
@@ -219,7 +219,7 @@ def test_nobody_is_interrupted_by_a_deadline_whose_turn_has_not_come() -> None:
     assert not may_interrupt(given, later(9000))
     assert protected_jobs(given, later(9000)) == given.work.jobs if given.work else ()
     step = decide_waiting(closed(late, work=Work(jobs=(job(),))), later(9000))
-    assert not isinstance(step, WaitStep) or step.warn is None
+    assert not isinstance(step, Wait) or step.warn is None
 
 
 def test_who_loses_a_turn_warns_anew_when_it_comes_again() -> None:
@@ -431,8 +431,8 @@ def test_a_server_that_closes_later_is_reserved(sentence: str) -> None:
 
 
 def test_what_is_reserved_is_looked_at_again_when_it_begins() -> None:
-    assert decide_waiting(reserved(closes_at(later(160)), at=later(160)), later(60)) == WaitStep(seconds=100)
-    assert decide_waiting(reserved(closes_at(LATE)), later(60)) == WaitStep(seconds=3600)
+    assert decide_waiting(reserved(closes_at(later(160)), at=later(160)), later(60)) == Wait(seconds=100)
+    assert decide_waiting(reserved(closes_at(LATE)), later(60)) == Wait(seconds=3600)
 
 
 def test_what_is_on_record_as_reserved_is_deleted_with_the_drain_whenever_it_ends() -> None:
@@ -478,14 +478,14 @@ def test_one_that_was_opened_again_is_drained_in_slurm_once_more() -> None:
 
 def test_a_server_that_is_not_verified_stays_drained_in_slurm_when_the_turn_is_taken_back() -> None:
     given = replace(closed(rollout("Waits")), node=node(), server=server(verified="False"))
-    assert decide_waiting(given, later(60)) == WaitStep(seconds=UNTURNED_LOOK_SECONDS)
+    assert decide_waiting(given, later(60)) == Wait(seconds=UNTURNED_LOOK_SECONDS)
 
 
 def test_where_somebody_else_had_drained_it_that_it_is_open_is_put_on_record() -> None:
     given = replace(closed(rollout("Waits")), node=node())
     given = with_status(given, replace(given.maintenance.status, slurm=None))
     assert decide_waiting(given, later(60)) == ReopenSlurm(node=NODE, reason=DRAIN.reason)
-    assert decide_waiting(noted(given, "Reopened"), later(60)) == WaitStep(seconds=UNTURNED_LOOK_SECONDS)
+    assert decide_waiting(noted(given, "Reopened"), later(60)) == Wait(seconds=UNTURNED_LOOK_SECONDS)
 
 
 def test_a_claim_closes_a_server_that_jobs_were_only_steered_away_from() -> None:
@@ -550,7 +550,7 @@ def test_a_drain_of_ones_own_is_lifted_when_who_holds_the_server_has_jobs_come()
         maintenance(2, ALICE, phase="Draining"),
     ):
         given = noted(behind(rollout("Closed"), status={"slurm": DRAIN}, ahead=ahead), "Closed")
-        assert isinstance(decide_behind(given, later(9)), WaitStep)
+        assert isinstance(decide_behind(given, later(9)), Wait)
 
 
 def test_behind_another_a_turn_is_waited_for_only_where_nobody_else_asks() -> None:
@@ -591,7 +591,7 @@ def test_what_the_agent_fetches_follows_who_is_heard() -> None:
     fetched = stage_intent(facts(ours))
     assert fetched is not None
     told_of_it = replace(closed(ours), node=node(taint=OURS, intent=fetched))
-    assert decide_waiting(told_of_it, later(60)) == WaitStep(seconds=UNTURNED_LOOK_SECONDS)
+    assert decide_waiting(told_of_it, later(60)) == Wait(seconds=UNTURNED_LOOK_SECONDS)
     other = objects.image("other", digest="sha256:" + "ef" * 32)
     joined = with_turn(
         replace(told_of_it, image=other, work=Work(jobs=(job(),)), server=server(assigned_image_ref="other")),

@@ -19,7 +19,7 @@ from provisioner.maintenance.phases.claiming import after_eviction
 from provisioner.maintenance.phases.staging import stage_intent
 from provisioner.maintenance.phases.waiting import decide_waiting
 from provisioner.maintenance.requests.effective import effective
-from provisioner.maintenance.steps import NeedBudget, ReopenSlurm, SetIntent, WaitStep, WriteStatus
+from provisioner.maintenance.steps import NeedBudget, ReopenSlurm, SetIntent, Wait, WriteStatus
 from provisioner.rules.requests import merge
 from tests.boot import objects
 from tests.maintenance.fake_jobs import job
@@ -228,7 +228,7 @@ def test_who_waits_for_others_to_claim_looks_soon_and_who_waits_for_a_boot_witho
     ):
         step = decide_waiting(given, later(60))
         assert isinstance(step, WriteStatus)
-        assert decide_waiting(with_status(given, step.status), later(61)) == WaitStep(seconds=seconds)
+        assert decide_waiting(with_status(given, step.status), later(61)) == Wait(seconds=seconds)
 
 
 def test_the_agent_is_waited_for_as_long_as_a_boot_by_kexec_may_take_and_once_only() -> None:
@@ -241,7 +241,7 @@ def test_the_agent_is_waited_for_as_long_as_a_boot_by_kexec_may_take_and_once_on
     assert isinstance(decide_waiting(waiting, later(1)), SetIntent)
     told = replace(waiting, node=node(intent=stage_intent(waiting)))
     looks = decide_waiting(told, later(179))
-    assert isinstance(looks, WaitStep)
+    assert isinstance(looks, Wait)
     assert looks.seconds <= 1
     late = decide_waiting(told, later(180))
     assert isinstance(late, WriteStatus)
@@ -257,9 +257,9 @@ def test_jobs_are_warned_once_the_warning_time_before_their_deadline_begins_and_
     assert isinstance(first, WriteStatus)
     waiting = with_status(given, first.status)
     waiting = replace(waiting, node=node(intent=stage_intent(waiting)))
-    assert decide_waiting(waiting, later(6590)) == WaitStep(seconds=10)
+    assert decide_waiting(waiting, later(6590)) == Wait(seconds=10)
     due = decide_waiting(waiting, later(6600))
-    assert isinstance(due, WaitStep)
+    assert isinstance(due, Wait)
     assert due.warn == later(7200)
 
 
@@ -323,7 +323,7 @@ def test_a_pool_that_is_gone_is_not_asked_for_its_slurm_again_and_again() -> Non
         if not isinstance(step, WriteStatus):
             break
         given = with_status(given, step.status)
-    assert isinstance(step, SetIntent | WaitStep)
+    assert isinstance(step, SetIntent | Wait)
     assert not isinstance(step, ReopenSlurm)
 
 

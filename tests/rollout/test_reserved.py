@@ -23,7 +23,7 @@ from tests.boot import objects
 from tests.maintenance.chaos import invariants
 from tests.maintenance.chaos.fake_workloads import FakeJob
 from tests.maintenance.chaos.world import NEW, World
-from tests.maintenance.chaos.world import PoolSnapshot as Servers
+from tests.maintenance.chaos.world import Fleet as Servers
 from tests.rollout.fleets import NOON, after, busy, fleet, strategy
 from tests.rollout.pools import TARGET, asked, entry, stands
 

@@ -20,7 +20,7 @@ from provisioner.boot.observe.discover import Discoverer
 from provisioner.boot.observe.progress import ProgressReport
 from provisioner.boot.observe.recorder import ProgressRecorder
 from provisioner.boot.observe.server_index import ServerIndex
-from provisioner.boot.script.choose import Wait
+from provisioner.boot.script.choose import KeepWaiting
 from provisioner.boot.script.render import render_script
 from provisioner.boot.script.renderer import STARTING
 from provisioner.cluster.health.checks import Check, HealthVerdict, answer
@@ -41,13 +41,13 @@ OF_ALL: Final = Shares(known=Rate(per_second=2000.0, burst=10_000.0), others=Rat
 """A boot sends some six reports. What nobody has registered waits when it is too many."""
 MAX_CLIENTS: Final = 16_384
 
-TOO_OFTEN: Final = Wait(
+TOO_OFTEN: Final = KeepWaiting(
     reason="TooOften",
     message="this address asked too often what to boot",
     remedy="none is needed, unless several machines share the address",
     retry_seconds=30,
 )
-TOO_MANY: Final = Wait(
+TOO_MANY: Final = KeepWaiting(
     reason="TooMany",
     message="too many machines that nobody has registered ask at once what to boot",
     remedy="none is needed, unless it goes on: see in the boot host's access log who asks",
@@ -143,7 +143,7 @@ def boot_blueprint(
         try:
             claims = read_claims(sent, source_address=source)
         except Refused as error:
-            return _script(Wait(reason="NoMACAddress", message=str(error), remedy="boot from another interface"))
+            return _script(KeepWaiting(reason="NoMACAddress", message=str(error), remedy="boot from another interface"))
         return _script(wait_for_claims(claims, index, discoverer))
 
     @blueprint.get("/healthz")
@@ -174,11 +174,11 @@ class Recording(Protocol):
     def trouble(self) -> str | None: ...
 
 
-def wait_for_claims(claims: Claims, index: KnownServers, discoverer: Recording) -> Wait:
+def wait_for_claims(claims: Claims, index: KnownServers, discoverer: Recording) -> KeepWaiting:
     """What a machine without a script waits for."""
     known = index.booting_from(claims.mac)
     if known is not None:
-        return Wait(
+        return KeepWaiting(
             server=known["metadata"]["name"],
             reason="NotRendered",
             message="this server's script is being written",
@@ -187,7 +187,7 @@ def wait_for_claims(claims: Claims, index: KnownServers, discoverer: Recording) 
         )
     other = index.having(claims.mac)
     if other is not None:
-        return Wait(
+        return KeepWaiting(
             server=other["metadata"]["name"],
             reason="OtherInterface",
             message=f"Server '{other['metadata']['name']}' boots from {other['spec']['bootMACAddress']}, "
@@ -198,13 +198,13 @@ def wait_for_claims(claims: Claims, index: KnownServers, discoverer: Recording) 
     try:
         name = discoverer.offer(claims)
     except Refused as refused:
-        return Wait(reason="Unknown", message=refused.args[0], remedy=refused.hint, retry_seconds=60)
+        return KeepWaiting(reason="Unknown", message=refused.args[0], remedy=refused.hint, retry_seconds=60)
     message = (
         f"this machine ({claims.mac}) is not registered; it is recorded as Server '{name}' and waits to be accepted"
     )
     if discoverer.trouble is not None:
         message = f"this machine ({claims.mac}) is not registered and could not be recorded yet: {discoverer.trouble}"
-    return Wait(reason="Unknown", message=message, remedy=f"kubectl provision accept {name}")
+    return KeepWaiting(reason="Unknown", message=message, remedy=f"kubectl provision accept {name}")
 
 
 def read_report(sent: Mapping[str, Any]) -> ProgressReport:
@@ -253,7 +253,7 @@ def without_words(check: Check) -> Check:
     return Check(check.name, lambda: HealthVerdict(check.look().is_well))
 
 
-def _script(wait: Wait) -> Response:
+def _script(wait: KeepWaiting) -> Response:
     return _plain(200, render_script(wait))
 
 

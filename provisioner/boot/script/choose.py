@@ -29,7 +29,7 @@ class Boot:
 
 
 @dataclass(frozen=True, kw_only=True)
-class Wait:
+class KeepWaiting:
     """Wait, say why on the console, and ask again. `server` is None for a machine nobody knows."""
 
     reason: str
@@ -39,7 +39,7 @@ class Wait:
     retry_seconds: int = 15
 
 
-BootTarget = Boot | Wait
+BootTarget = Boot | KeepWaiting
 
 
 def choose_boot_target(
@@ -72,8 +72,8 @@ def choose_boot_target(
     return Boot(server=server.name, image=image.name, kernel_url=kernel_url, stage1_url=stage1_url, arguments=arguments)
 
 
-def _wait(server: Server, obstacle: Obstacle) -> Wait:
-    return Wait(server=server.name, reason=obstacle.reason, message=obstacle.message, remedy=obstacle.remedy)
+def _wait(server: Server, obstacle: Obstacle) -> KeepWaiting:
+    return KeepWaiting(server=server.name, reason=obstacle.reason, message=obstacle.message, remedy=obstacle.remedy)
 
 
 def find_obstacle(server: Server, pool: NodePool | None, image: Image | None, rack: Rack | None) -> Obstacle | None:

@@ -6,7 +6,7 @@ import re
 import textwrap
 from typing import Final
 
-from provisioner.boot.script.choose import Boot, BootTarget, Wait
+from provisioner.boot.script.choose import Boot, BootTarget, KeepWaiting
 from provisioner.boot.script.kernel_arguments import INITRD_NAME, KERNEL_NAME, BootUrls
 from provisioner.boot.template import load_template
 
@@ -26,7 +26,7 @@ def render_script(target: BootTarget) -> str:
     match target:
         case Boot():
             return load_template("boot.ipxe.j2").render(target=target, kernel_name=KERNEL_NAME, initrd=INITRD_NAME)
-        case Wait():
+        case KeepWaiting():
             return load_template("wait.ipxe.j2").render(target=target, console=console_lines)
 
 

@@ -23,7 +23,7 @@ from provisioner.api.machinery.meta import Resource
 from provisioner.boot.metrics.scripts import RenderResult, ScriptMeter
 from provisioner.boot.observe.server_index import ServerIndex
 from provisioner.boot.rack_cache import verdict_on_cache
-from provisioner.boot.script.choose import Wait, choose_boot_target
+from provisioner.boot.script.choose import KeepWaiting, choose_boot_target
 from provisioner.boot.script.kernel_arguments import BootUrls
 from provisioner.boot.script.render import render_first_script, render_script
 from provisioner.cluster.source import Object, Source
@@ -35,7 +35,7 @@ from provisioner.rules.pool_of_server import booting_pool_name, refers_to
 
 log = structlog.get_logger(__name__)
 
-STARTING: Final = Wait(
+STARTING: Final = KeepWaiting(
     reason="Starting",
     message="the boot service starts, or cannot reach the API server",
     remedy="if this lasts more than a minute, look at the log of the boot service",
@@ -214,13 +214,15 @@ class ScriptRenderer:
         except ProvisionerError as error:  # an object of a newer version, say: the machine waits, the others go on
             name = found["metadata"]["name"]
             log.warning("server's script cannot be rendered", server=name, error=str(error))
-            wait = Wait(server=name, reason="Unreadable", message=str(error), remedy="look at the boot service's log")
+            wait = KeepWaiting(
+                server=name, reason="Unreadable", message=str(error), remedy="look at the boot service's log"
+            )
             return render_script(wait), False
         except Exception:  # a fault of ours that one server's data meets must not cost the others their scripts
             name = found["metadata"]["name"]
             log.exception("server's script cannot be rendered", server=name)
             words = "the boot service has a fault"
-            wait = Wait(server=name, reason="Unreadable", message=words, remedy="look at the boot service's log")
+            wait = KeepWaiting(server=name, reason="Unreadable", message=words, remedy="look at the boot service's log")
             return render_script(wait), False
 
     def _synced(self) -> bool:

@@ -13,6 +13,7 @@ A run that is ended anywhere is gone on with by the next one. Nothing begins bef
 from __future__ import annotations
 
 import fcntl
+import os
 import shutil
 import time
 import uuid
@@ -28,14 +29,58 @@ from provisioner.api.machinery.errors import Conflict, NotFound, Refused, Retrya
 from provisioner.api.machinery.values import Sha256Digest
 from provisioner.api.machinery.wording import quantity
 from provisioner.cluster.resources import ResourceType, of
-from provisioner.image.finished.store import LOCK, folder_name
+from provisioner.image.finished.store import LOCK, digest_of_folder, folder_name
 from provisioner.image.registry.artifact import tag_of
 from provisioner.image.registry.client import Registry
 from provisioner.image.registry.failures import MethodNotAllowed
 from provisioner.image.retention.decide import Fate, PublishedImage, RetentionRules, decide_retention
 from provisioner.image.retention.fleet import NAMED_BY_PEOPLE, ImageUses, Lists, read_fleet, read_uses
-from provisioner.image.retention.marks import clear_mark, read_marks, sync_folder, write_mark
 from provisioner.image.retention.survey import Survey, old_leftovers, survey_store, unneeded_parts
+
+# Marks in a store: images of which the object is being deleted. Written before the act, so that the next run goes on.
+#
+# <store>/.collecting/sha256-<hex> its text: the registry that the image was to be deleted from, if any
+
+COLLECTING: Final = ".collecting"
+_MAX_BYTES: Final = 1024
+
+
+def read_marks(store: Path) -> dict[Sha256Digest, str]:
+    """By image, the registry; empty without one."""
+    folder = store / COLLECTING
+    found: dict[Sha256Digest, str] = {}
+    for file in sorted(folder.iterdir()) if folder.is_dir() else ():
+        digest = digest_of_folder(file)
+        if digest is not None:
+            with file.open("rb") as stream:
+                found[digest] = stream.read(_MAX_BYTES).decode(errors="replace").strip()
+    return found
+
+
+def write_mark(store: Path, digest: Sha256Digest, registry: str) -> None:
+    """It is on the disk when this returns."""
+    folder = store / COLLECTING
+    folder.mkdir(mode=0o755, exist_ok=True)
+    with (folder / folder_name(digest)).open("w") as stream:
+        stream.write(f"{registry}\n")
+        stream.flush()
+        os.fsync(stream.fileno())
+    sync_folder(folder)
+    sync_folder(store)
+
+
+def clear_mark(store: Path, digest: Sha256Digest) -> None:
+    (store / COLLECTING / folder_name(digest)).unlink(missing_ok=True)
+
+
+def sync_folder(folder: Path) -> None:
+    """What was renamed in it, or deleted, is so after a loss of power, too."""
+    descriptor = os.open(folder, os.O_RDONLY | os.O_DIRECTORY)
+    try:
+        os.fsync(descriptor)
+    finally:
+        os.close(descriptor)
+
 
 # The store for oneself alone: while no publication and no pull is under way, and none can begin.
 

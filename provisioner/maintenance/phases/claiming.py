@@ -28,7 +28,7 @@ from provisioner.maintenance.status.record import (
     set_blockers,
     with_conditions,
 )
-from provisioner.maintenance.steps import CloseSlurm, Evict, NeedBudget, SetTaint, Step, WaitStep, WriteStatus
+from provisioner.maintenance.steps import CloseSlurm, Evict, NeedBudget, SetTaint, Step, Wait, WriteStatus
 
 SETTLE_SECONDS: Final = 3.0
 """Between the taint and the last look: a scheduler that has not seen the taint may still place a pod."""
@@ -56,7 +56,7 @@ def decide_claiming(facts: MaintenanceFacts, now: datetime) -> Step:
         return CloseSlurm(reason=close_reason(m.name))
     settled = closed + timedelta(seconds=SETTLE_SECONDS)
     if now < settled:
-        return WaitStep(seconds=max(0.05, (settled - now).total_seconds()))
+        return Wait(seconds=max(0.05, (settled - now).total_seconds()))
     unknown = facts.work.unknown if facts.work is not None else ("not looked yet",)
     if unknown and facts.wanted is not None and facts.wanted.policy != "Now":
         return _blocked(
@@ -65,7 +65,7 @@ def decide_claiming(facts: MaintenanceFacts, now: datetime) -> Step:
     by_deadline = facts.wanted is not None and facts.wanted.policy == "Deadline"
     if by_deadline and facts.work is not None and facts.work.jobs and noted(m.status, "Warned") is None:
         # One may have slipped in after the deadline, before the server was closed: nobody has told it yet.
-        return WaitStep(seconds=POLL_SECONDS, warn=now)
+        return Wait(seconds=POLL_SECONDS, warn=now)
     status = note(
         effective(facts, now),
         now,
@@ -84,7 +84,7 @@ def decide_draining(facts: MaintenanceFacts, now: datetime) -> Step:
     if early is not None:
         return early
     if work is None:
-        return WaitStep(seconds=POLL_SECONDS)
+        return Wait(seconds=POLL_SECONDS)
     if work.is_empty:
         status = replace(effective(facts, now), blockers=(), drained_time=rfc3339_micro(now))
         status = note(status, now, "Drained", "nothing runs there any more", phase="Drained")
@@ -115,10 +115,10 @@ def decide_drained(facts: MaintenanceFacts, now: datetime) -> Step:
     if wanted is None or not wanted.boots or m.status.boot_id_after is not None:
         status = next_step(set_blockers(effective(facts, now), (), now), _after_drain(facts))
         status = with_conditions(m, status, now)
-        return WriteStatus(status=status) if status != m.status else WaitStep(seconds=IDLE_LOOK_SECONDS)
+        return WriteStatus(status=status) if status != m.status else Wait(seconds=IDLE_LOOK_SECONDS)
     work = facts.work
     if work is None:
-        return WaitStep(seconds=POLL_SECONDS)
+        return Wait(seconds=POLL_SECONDS)
     if not work.is_empty:
         status = note(effective(facts, now), now, "DrainStarted", "something runs there again", phase="Draining")
         return WriteStatus(status=with_conditions(m, next_step(status, "is emptied once more"), now))
@@ -212,7 +212,7 @@ def _close_node(facts: MaintenanceFacts, now: datetime) -> Step:
     )
     if status != facts.maintenance.status:
         return WriteStatus(status=status)
-    return WaitStep(seconds=refusal.rest_seconds(now)) if refusal.rests(now) else SetTaint(value=name)
+    return Wait(seconds=refusal.rest_seconds(now)) if refusal.rests(now) else SetTaint(value=name)
 
 
 def _retreat(facts: MaintenanceFacts, now: datetime) -> tuple[Cause, str] | None:
@@ -240,7 +240,7 @@ def _blocked(facts: MaintenanceFacts, blocked: list[Blocked], now: datetime) -> 
 
 def _write_or_wait(facts: MaintenanceFacts, status: MaintenanceStatus, now: datetime) -> Step:
     status = with_conditions(facts.maintenance, status, now)
-    return WriteStatus(status=status) if status != facts.maintenance.status else WaitStep(seconds=POLL_SECONDS)
+    return WriteStatus(status=status) if status != facts.maintenance.status else Wait(seconds=POLL_SECONDS)
 
 
 def _judge(facts: MaintenanceFacts, cause: Cause, message: str, now: datetime) -> WriteStatus:

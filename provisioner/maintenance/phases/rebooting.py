@@ -33,7 +33,7 @@ from provisioner.maintenance.status.record import (
     set_blockers,
     with_conditions,
 )
-from provisioner.maintenance.steps import NeedId, SetIntent, SetTaint, Step, WaitStep, WriteStatus
+from provisioner.maintenance.steps import NeedId, SetIntent, SetTaint, Step, Wait, WriteStatus
 from provisioner.rules.stage_timeouts import method_timeout_seconds
 
 POLL_SECONDS: Final = 5.0
@@ -79,7 +79,7 @@ def decide_rebooting(facts: MaintenanceFacts, now: datetime) -> Step:
     status, node = facts.maintenance.status, facts.node
     attempt = status.reboot
     if attempt is None:
-        return WaitStep(seconds=POLL_SECONDS)
+        return Wait(seconds=POLL_SECONDS)
     seen = new_boot(facts)
     if seen is not None and attempt.outcome != "WrongImage":
         # Of an attempt that was given up, too: what was asked for may come, or be seen, late.
@@ -101,7 +101,7 @@ def decide_rebooting(facts: MaintenanceFacts, now: datetime) -> Step:
         return _end(
             facts, "TimedOut", f"nothing of a new boot was seen in {_seconds(attempt, now)}: {_awaits(facts)}", now
         )
-    wait = WaitStep(seconds=max(0.5, min(POLL_SECONDS, (deadline - now).total_seconds())))
+    wait = Wait(seconds=max(0.5, min(POLL_SECONDS, (deadline - now).total_seconds())))
     closed = node is None or node.is_tainted(facts.maintenance.name, "NoSchedule")
     if not closed and not facts.rests("Taint", now):
         return SetTaint(value=taint_value(facts.maintenance.name))
@@ -130,7 +130,7 @@ def _next_try(facts: MaintenanceFacts, attempt: RebootAttempt, now: datetime) ->
     node, status = facts.node, facts.maintenance.status
     refusal = facts.refused.get("Intent")
     if node is not None and node.has_intent and not (refusal is not None and refusal.lasts(now)):
-        return WaitStep(seconds=POLL_SECONDS) if refusal is not None and refusal.rests(now) else SetIntent(intent=None)
+        return Wait(seconds=POLL_SECONDS) if refusal is not None and refusal.rests(now) else SetIntent(intent=None)
     jobs = _jobs_of_old_boot(facts, attempt, now)
     if jobs:
         return _job_started(facts, jobs, now)
@@ -186,7 +186,7 @@ def _wait_for_image(facts: MaintenanceFacts, missing: str, status: MaintenanceSt
     words = f"{missing}; to give up: kubectl delete maintenance {facts.maintenance.name}"
     blocked = set_blockers(effective(facts, now), [("Image", image, words)], now)
     blocked = with_conditions(facts.maintenance, blocked, now)
-    return WriteStatus(status=blocked) if blocked != before else WaitStep(seconds=POLL_SECONDS)
+    return WriteStatus(status=blocked) if blocked != before else Wait(seconds=POLL_SECONDS)
 
 
 def _was_told(facts: MaintenanceFacts, attempt: RebootAttempt) -> bool:

@@ -32,7 +32,7 @@ from provisioner.maintenance.steps import (
     SetNodeConditions,
     SetTaint,
     Step,
-    WaitStep,
+    Wait,
     WriteStatus,
     node_write_of,
 )
@@ -59,7 +59,7 @@ def decide_release(facts: MaintenanceFacts, verdict: Verdict, now: datetime) -> 
         status = set_blockers(facts.maintenance.status, [("Node", facts.server_name, words)], now)
         if status != facts.maintenance.status:
             return WriteStatus(status=status)
-        return WaitStep(seconds=refusal.rest_seconds(now)) if refusal.rests(now) else step
+        return Wait(seconds=refusal.rest_seconds(now)) if refusal.rests(now) else step
     return WriteStatus(status=_ended(facts, verdict, now))
 
 

@@ -15,7 +15,7 @@ from provisioner.maintenance.phases.new_boot import is_wrong_image
 from provisioner.maintenance.phases.verdict import Cause
 from provisioner.maintenance.requests.effective import effective
 from provisioner.maintenance.status.record import end_attempt, judge, next_step, note, set_blockers, with_conditions
-from provisioner.maintenance.steps import Step, WaitStep, WriteStatus
+from provisioner.maintenance.steps import Step, Wait, WriteStatus
 from provisioner.rules.boot_order import has_fetched
 
 POLL_SECONDS: Final = 5.0
@@ -25,7 +25,7 @@ def decide_verifying(facts: MaintenanceFacts, now: datetime) -> Step:
     """Done is proved by the new boot, its image, Ready and the checks, whatever Ready looked like in between."""
     m, node, attempt = facts.maintenance, facts.node, facts.maintenance.status.reboot
     if attempt is None:
-        return WaitStep(seconds=POLL_SECONDS)
+        return Wait(seconds=POLL_SECONDS)
     if is_wrong_image(facts):
         digest = node.facts.image_digest if node is not None and node.facts is not None else "another one"
         words = f"it booted an image of digest {digest}, not {attempt.image_digest} ({attempt.image_ref})"
@@ -46,7 +46,7 @@ def decide_verifying(facts: MaintenanceFacts, now: datetime) -> Step:
     status = set_blockers(effective(facts, now), [(kind, facts.server_name, words)], now)
     status = next_step(status, "is released when the boot is proved: image, Ready, checks")
     status = with_conditions(m, status, now)
-    return WriteStatus(status=status) if status != m.status else WaitStep(seconds=POLL_SECONDS)
+    return WriteStatus(status=status) if status != m.status else Wait(seconds=POLL_SECONDS)
 
 
 def _verified(facts: MaintenanceFacts, now: datetime) -> WriteStatus:

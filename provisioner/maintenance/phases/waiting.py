@@ -30,7 +30,7 @@ from provisioner.maintenance.status.record import (
     set_blockers,
     with_conditions,
 )
-from provisioner.maintenance.steps import NeedBudget, SetIntent, Step, WaitStep, WriteStatus
+from provisioner.maintenance.steps import NeedBudget, SetIntent, Step, Wait, WriteStatus
 
 SHORTEST_LOOK_SECONDS: Final = 5.0
 LONGEST_LOOK_SECONDS: Final = 60.0
@@ -58,7 +58,7 @@ def decide_waiting(facts: MaintenanceFacts, now: datetime) -> Step:
         blocked = over_budget(facts) or earlier_askers(facts, now) or host_in_use(facts)
     if not blocked:
         rest = _stand_back(facts, now)
-        return WaitStep(seconds=rest) if rest > 0 else WriteStatus(status=_claimed(facts, now))
+        return Wait(seconds=rest) if rest > 0 else WriteStatus(status=_claimed(facts, now))
     status = next_step(set_blockers(effective(facts, now), blocked, now), _next_words(facts, blocked, now))
     status = with_conditions(facts.maintenance, status, now)
     if status != facts.maintenance.status:
@@ -76,7 +76,7 @@ def _await_turn(facts: MaintenanceFacts, now: datetime) -> Step:
     # What the API server refused is tried again, and nothing tells when it would not refuse it any more.
     longest, begins = LONGEST_LOOK_SECONDS if facts.refused else UNTURNED_LOOK_SECONDS, reservation_begin(facts, now)
     rest = (begins - now).total_seconds() if begins is not None else longest
-    return _prepare(facts, now) or WaitStep(seconds=max(0.5, min(longest, rest)))
+    return _prepare(facts, now) or Wait(seconds=max(0.5, min(longest, rest)))
 
 
 def decide_behind(facts: MaintenanceFacts, now: datetime) -> Step:
@@ -89,7 +89,7 @@ def decide_behind(facts: MaintenanceFacts, now: datetime) -> Step:
     status = with_conditions(facts.maintenance, status, now)
     if status != facts.maintenance.status:
         return WriteStatus(status=status)
-    return open_behind(facts) or WaitStep(seconds=LONGEST_LOOK_SECONDS)
+    return open_behind(facts) or Wait(seconds=LONGEST_LOOK_SECONDS)
 
 
 def _stand_back(facts: MaintenanceFacts, now: datetime) -> float:
@@ -141,7 +141,7 @@ def _prepare(facts: MaintenanceFacts, now: datetime) -> Step | None:
     return None
 
 
-def _wait(facts: MaintenanceFacts, now: datetime) -> WaitStep:
+def _wait(facts: MaintenanceFacts, now: datetime) -> Wait:
     """Until when to wait, and whom to warn meanwhile."""
     status, wanted, pool = facts.maintenance.status, facts.wanted, facts.pool
     waited = min((now - parse_time(b.since_time)).total_seconds() for b in status.blockers) if status.blockers else 0.0
@@ -152,14 +152,14 @@ def _wait(facts: MaintenanceFacts, now: datetime) -> WaitStep:
     if any(b.kind == "Maintenance" for b in status.blockers):
         seconds = TURN_LOOK_SECONDS
     if wanted is None or wanted.policy != "Deadline" or wanted.deadline is None or pool is None:
-        return WaitStep(seconds=seconds)
+        return Wait(seconds=seconds)
     warning = wanted.deadline - timedelta(seconds=pool.spec.maintenance.warning_seconds)
     moments = [m for m in (warning, eviction_moment(facts)) if m is not None and m > now]
     seconds = max(0.5, min([seconds, *((m - now).total_seconds() for m in moments)]))
     has_jobs = facts.work is not None and bool(facts.work.jobs)
     if now < warning or not has_jobs or may_interrupt(facts, now):
-        return WaitStep(seconds=seconds)
-    return WaitStep(
+        return Wait(seconds=seconds)
+    return Wait(
         seconds=seconds, warn=eviction_moment(facts, warned=parse_time(status.warned_time or rfc3339_micro(now)))
     )
 

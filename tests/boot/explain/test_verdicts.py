@@ -26,7 +26,7 @@ def test_every_verdict_has_words() -> None:
     told = {
         node.args[0].value
         for node in ast.walk(source)
-        if isinstance(node, ast.Call) and getattr(node.func, "id", "") == "Outcome" and node.args
+        if isinstance(node, ast.Call) and getattr(node.func, "id", "") == "PacketOutcome" and node.args
         if isinstance(node.args[0], ast.Constant)
     }
     told |= {"dropped-unknown-relay", "released", *respond_module._VERDICTS, *map(str, Malformed)}

@@ -19,9 +19,8 @@ from provisioner.api.machinery.values import Sha256Digest
 from provisioner.image.finished.check import check_image
 from provisioner.image.finished.sign import SecretKey
 from provisioner.image.finished.store import digest_of_folder, folder_name, locked
-from provisioner.image.retention.collect import CollectionPlan, collect, make_plan
+from provisioner.image.retention.collect import CollectionPlan, collect, make_plan, read_marks
 from provisioner.image.retention.decide import RetentionRules
-from provisioner.image.retention.marks import read_marks
 from tests.image.made_images import write_layered, write_of_format_1
 from tests.image.retention.fake_cluster import FakeCluster, image, other
 

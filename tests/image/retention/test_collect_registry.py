@@ -18,9 +18,8 @@ from provisioner.image.registry.client import Registry
 from provisioner.image.registry.push import push_image
 from provisioner.image.registry.reference import parse_repository
 from provisioner.image.registry.transport import RegistryTransport
-from provisioner.image.retention.collect import collect
+from provisioner.image.retention.collect import collect, read_marks
 from provisioner.image.retention.decide import RetentionRules
-from provisioner.image.retention.marks import read_marks
 from tests.image.made_images import LAYERED, write_layered
 from tests.image.registry.conftest import LIMITS
 from tests.image.registry.fake_registry import FakeRegistry, fake_registry, say

@@ -15,7 +15,7 @@ from provisioner.maintenance.effects import MaintenanceEffects
 from provisioner.maintenance.phases import claiming, closing, kept_drain, verifying
 from provisioner.maintenance.phases.verdict import Cause, read_verdict
 from provisioner.maintenance.status.record import end_attempt, judge, last_noted
-from provisioner.maintenance.steps import ReserveSlurm, WaitStep, WriteStatus
+from provisioner.maintenance.steps import ReserveSlurm, Wait, WriteStatus
 from provisioner.rules.requests import merge
 from tests.maintenance.chaos.injections import INJECTIONS
 from tests.maintenance.chaos.scenarios import SCENARIOS, run
@@ -114,7 +114,7 @@ def _waits_for_ever_after_a_restart(monkeypatch: pytest.MonkeyPatch) -> None:
         if m.status.phase == "Claiming" and facts.node.taint is not None:
             stuck.add(m.name)
             return WriteStatus(status=replace(m.status, phase="Waiting"))
-        return WaitStep(seconds=60) if m.name in stuck and m.status.phase == "Waiting" else None
+        return Wait(seconds=60) if m.name in stuck and m.status.phase == "Waiting" else None
 
     stuck: set[str] = set()
     _restarted(monkeypatch, wait)

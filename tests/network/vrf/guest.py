@@ -147,7 +147,7 @@ def pack_system(disk: Path, folder: Path) -> None:
         str(library),
         *(str(site() / each) for each in PACKAGES if (site() / each).exists()),
         *(str(each) for each in site().glob("_cffi_backend*.so")),
-        *(str(ROOT / each) for each in ("provisioner", "tests", "pyproject.toml", "ipxe", "images")),
+        *(str(ROOT / each) for each in ("provisioner", "lab", "tests", "pyproject.toml", "ipxe", "images")),
         str(folder / "usr" / "lib" / "modules"),
         "/etc/protocols",
     }
