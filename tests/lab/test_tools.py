@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import subprocess
+import tempfile
 import threading
 from pathlib import Path
 
@@ -60,25 +61,26 @@ def test_two_who_need_the_tools_at_once_build_them_once(tmp_path: Path, monkeypa
     assert builds == [tmp_path / f"tools-{content_key()}"]
 
 
-def test_a_program_sees_its_binds_at_their_place_and_leaves_no_mount(tools: Tools, tmp_path: Path) -> None:
-    (tmp_path / "given").mkdir()
-    (tmp_path / "file").write_text("from outside\n")
-    (tmp_path / "hidden").write_text("not given")
-    script = f"cat {tmp_path}/file; echo from inside > {tmp_path}/given/new; ls {tmp_path}; cat /etc/debian_version"
-    ran = subprocess.run(
-        tools.command(["sh", "-c", script], [tmp_path / "given", tmp_path / "file"]),
-        capture_output=True,
-        text=True,
-        check=True,
-    )
-    words = ran.stdout.split()
-    assert words[:2] == ["from", "outside"]
-    if not tmp_path.is_relative_to("/tmp"):
+def test_a_program_sees_its_binds_at_their_place_and_leaves_no_mount(tools: Tools) -> None:
+    with tempfile.TemporaryDirectory(dir="/var/tmp", prefix="provisioner-test-") as name:  # of /tmp it sees everything
+        folder = Path(name)
+        (folder / "given").mkdir()
+        (folder / "file").write_text("from outside\n")
+        (folder / "hidden").write_text("not given")
+        script = f"cat {folder}/file; echo from inside > {folder}/given/new; ls {folder}; cat /etc/debian_version"
+        ran = subprocess.run(
+            tools.command(["sh", "-c", script], [folder / "given", folder / "file"]),
+            capture_output=True,
+            text=True,
+            check=True,
+        )
+        words = ran.stdout.split()
+        assert words[:2] == ["from", "outside"]
         assert "hidden" not in words
-    assert words[-1].startswith("13."), "Debian trixie's own /etc"
-    assert (tmp_path / "given" / "new").read_text() == "from inside\n"
-    places = {line.split()[4] for line in Path("/proc/self/mountinfo").read_text().splitlines()}
-    assert not [place for place in places if place.startswith((str(tools.root), str(tmp_path)))]
+        assert words[-1].startswith("13."), "Debian trixie's own /etc"
+        assert (folder / "given" / "new").read_text() == "from inside\n"
+        places = {line.split()[4] for line in Path("/proc/self/mountinfo").read_text().splitlines()}
+        assert not [place for place in places if place.startswith((str(tools.root), str(folder)))]
 
 
 def test_the_chroot_itself_cannot_be_written_to(tools: Tools) -> None:
