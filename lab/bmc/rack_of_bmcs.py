@@ -12,7 +12,6 @@ from __future__ import annotations
 import argparse
 import json
 import logging
-import signal
 import socketserver
 import threading
 from collections.abc import Mapping
@@ -31,6 +30,7 @@ from lab.network import host_port_tap_name, tap_name
 from lab.rack_description import RackDescription, VirtualServer, from_json
 from lab.tools import Tools
 from provisioner.api.servers.server import Architecture
+from provisioner.node.stop_signals import stop_on_signals
 
 log = structlog.get_logger()
 
@@ -149,9 +149,7 @@ def main() -> None:
     options = parser.parse_args()
     structlog.configure(wrapper_class=structlog.make_filtering_bound_logger(logging.INFO))
     rack = from_json(json.loads((options.directory / RACK_FILE).read_text()))
-    stop = threading.Event()
-    for number in (signal.SIGTERM, signal.SIGINT):
-        signal.signal(number, lambda *_: stop.set())
+    stop = stop_on_signals()
     arm64_tools = Tools(options.arm64_tools) if options.arm64_tools else None
     bmcs = RackBmcs(rack, options.directory, Tools(options.tools), options.accelerator, arm64_tools)
     bmcs.start()

@@ -2,7 +2,9 @@
 
 Whoever reaches the port may connect and say nothing. Of one address there are few connections at a time, and of all
 together so many that neither threads nor descriptors run out: for one more, that of the address with the most is closed
-which has been there longest. One more of that address is closed, too; who asks from elsewhere takes its place.
+which has been there longest. One more of that address is closed, too; who asks from elsewhere takes its place. While a
+few that were closed so have not ended, one more is refused. Who has as many addresses as there are places, or keeps
+answers being made, can still hold Prometheus up: the port belongs into the management network.
 """
 
 from __future__ import annotations
@@ -19,6 +21,7 @@ from wsgiref.types import WSGIApplication
 from provisioner.node.http.lingering_close import LingeringHandler
 
 MOST_CONNECTIONS: Final = 64
+"""Of all together, and MOST_OF_ONE more that are about to end."""
 MOST_OF_ONE: Final = 8
 REQUEST_SECONDS: Final = 15.0
 """For which a client may be silent."""

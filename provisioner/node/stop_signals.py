@@ -5,6 +5,9 @@ to wait for other threads, or the kernel gave the signal to another one, that is
 was told to end would go on leading. And a handler that sets the event for which the main thread waits may find its
 lock held by that very thread. So nothing is left to the handler: the interpreter writes the number of each signal into
 a pipe as it arrives (`signal.set_wakeup_fd`), and a thread of its own reads there.
+
+A child that is forked and goes on in Python would write its signals into the same pipe; programs that are started by
+exec do not have it.
 """
 
 from __future__ import annotations
@@ -18,7 +21,10 @@ STOP_SIGNALS: Final = frozenset({signal.SIGTERM, signal.SIGINT})
 
 
 def stop_on_signals() -> threading.Event:
-    """An event that SIGTERM and SIGINT set, whatever the main thread is doing. For the main thread to call, once."""
+    """An event that SIGTERM and SIGINT set, whatever the main thread is doing.
+
+    For the main thread to call, once: after a second call the event of the first one is set no more.
+    """
     stop = threading.Event()
     arrived, written = os.pipe()
     os.set_blocking(written, False)

@@ -1,4 +1,4 @@
-"""How a Maintenance comes to be: its name is the lock of its server's next one."""
+"""How controllers file a Maintenance: its name is the lock of its server's next one."""
 
 from __future__ import annotations
 
