@@ -17,6 +17,7 @@ from provisioner.rules.assigned_image import (
     boots_of_pool,
     current_image_name,
     images_of_pool,
+    joining_image_name,
     next_image_name,
     ordered_image,
 )
@@ -83,6 +84,20 @@ def test_a_reboot_that_is_ordered_and_names_no_image_boots(
 ) -> None:
     known = server(**{"status": ASSIGNED, **given})
     assert ordered_image(known, following(*progress), image("pool")).name == boots, sentence
+
+
+@pytest.mark.parametrize(
+    ("sentence", "fields", "joins"),
+    [
+        ("the ordered one", {"order": ORDER}, "ordered"),
+        ("also when its boot has settled", {"order": ORDER, "ready_time": at(40)}, "ordered"),
+        ("the next one where the order names none", {"order": replace(ORDER, image_ref=None)}, "assigned"),
+        ("or where there is no order", {}, "assigned"),
+    ],
+)
+def test_a_boot_joins_with(sentence: str, fields: dict[str, Any], joins: str) -> None:
+    known = server(status=ServerStatus(assigned_image_ref="assigned", **fields))
+    assert joining_image_name(known, POOL) == joins, sentence
 
 
 def test_what_the_pool_says_now_counts_only_once_its_rollout_has_seen_it() -> None:
