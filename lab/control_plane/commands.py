@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Final
 
 from lab.control_plane.pki import KeyPair
-from provisioner.cli.control_plane.flags import CONTROLLERS, PRODUCTION_FLAGS
+from provisioner.cli.service.control_plane import CONTROLLERS, PRODUCTION_FLAGS
 
 LOOPBACK: Final = "127.0.0.1"
 SERVICE_CIDR: Final = "10.96.0.0/16"

@@ -8,7 +8,7 @@ import ssl
 from urllib.parse import urlsplit
 
 from provisioner.api.machinery.errors import NeedsHuman
-from provisioner.cli.control_plane.flags import CLUSTER_OBJECTS
+from provisioner.cli.service.control_plane import CLUSTER_OBJECTS
 
 
 def apply_cluster_objects(server_url: str, tls: ssl.SSLContext) -> None:

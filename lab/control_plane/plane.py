@@ -37,7 +37,7 @@ from lab.control_plane.objects import apply_cluster_objects
 from lab.control_plane.pki import Authority, create_key, render_kubeconfig
 from lab.control_plane.ports import free_port
 from provisioner.api.machinery.errors import NeedsHuman
-from provisioner.cli.control_plane.flags import AUDIT_POLICY, AUTHENTICATION, KUBELET_CLIENT_USER
+from provisioner.cli.service.control_plane import AUDIT_POLICY, AUTHENTICATION, KUBELET_CLIENT_USER
 
 __all__ = ["ControlPlane", "render_kubeconfig"]
 

@@ -28,7 +28,7 @@ COMMANDS: Final[Mapping[str, str]] = {
     "authorizer": "provisioner.cli.service.authorizer:authorizer",
     "boot": "provisioner.cli.boot.group:boot",
     "cache": "provisioner.cli.service.cache:cache",
-    "control-plane-flags": "provisioner.cli.control_plane.command:control_plane_flags",
+    "control-plane-flags": "provisioner.cli.service.control_plane:control_plane_flags",
     "controller": "provisioner.cli.service.controller:controller",
     "crds": "provisioner.cli.service.manifests:crds",
     "image": "provisioner.cli.service.image:image",

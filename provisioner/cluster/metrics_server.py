@@ -1,10 +1,11 @@
-"""The HTTP server of metrics: a thread for each request, and few of them.
+"""The HTTP server of metrics: one thread per request, and a bounded number of them.
 
-Whoever reaches the port may connect and say nothing. Of one address there are few connections at a time, and of all
-together so many that neither threads nor descriptors run out: for one more, that of the address with the most is closed
-which has been there longest. One more of that address is closed, too; who asks from elsewhere takes its place. While a
-few that were closed so have not ended, one more is refused. Who has as many addresses as there are places, or keeps
-answers being made, can still hold Prometheus up: the port belongs into the management network.
+Anyone who reaches the port may connect and say nothing. Each address may hold a few connections, and all addresses
+together no more than threads and descriptors allow. When the limit is reached, the oldest connection of the busiest
+address is closed: a newcomer from another address takes its place, one more from the same address is closed as well.
+Newcomers are refused while too many closed connections still have running threads. A client with as many addresses as
+there are places, or one that keeps requesting answers, can still delay Prometheus: keep the port in the management
+network.
 """
 
 from __future__ import annotations
@@ -21,7 +22,7 @@ from wsgiref.types import WSGIApplication
 from provisioner.node.http.lingering_close import LingeringHandler
 
 MOST_CONNECTIONS: Final = 64
-"""Of all together, and MOST_OF_ONE more that are about to end."""
+"""Open at once, from all addresses; up to MOST_OF_ONE more are closed while their threads end."""
 MOST_OF_ONE: Final = 8
 REQUEST_SECONDS: Final = 15.0
 """For which a client may be silent."""
@@ -35,7 +36,7 @@ class _Server(ThreadingMixIn, WSGIServer):
         self._lock = threading.Lock()
         self._open: dict[socket.socket, str] = {}
         self._ending: set[socket.socket] = set()
-        """Closed for another one, and their threads not yet at their end."""
+        """Closed to make room; their threads have not ended yet."""
         super().__init__(*args, **more)
 
     def process_request(self, request: Any, client_address: Any) -> None:

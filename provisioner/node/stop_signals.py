@@ -1,13 +1,13 @@
-"""What a service does when it is told to end.
+"""How a service learns that it must stop.
 
-Python runs the handler of a signal in the main thread, between two steps of its own. If the main thread has just begun
-to wait for other threads, or the kernel gave the signal to another one, that is when the wait ends: a controller that
-was told to end would go on leading. And a handler that sets the event for which the main thread waits may find its
-lock held by that very thread. So nothing is left to the handler: the interpreter writes the number of each signal into
-a pipe as it arrives (`signal.set_wakeup_fd`), and a thread of its own reads there.
+Python runs a signal handler in the main thread, between two bytecode steps. If the main thread has just begun to wait
+for other threads, or the kernel delivered the signal to another thread, the handler runs only when that wait ends: a
+controller told to stop would go on leading. And a handler that sets the event for which the main thread waits can
+deadlock on the event's own lock. So the handlers do nothing. The interpreter writes the number of each signal into a
+pipe as it arrives (`signal.set_wakeup_fd`), and a separate thread reads it.
 
-A child that is forked and goes on in Python would write its signals into the same pipe; programs that are started by
-exec do not have it.
+A child that is forked and keeps running Python would write its signals into the same pipe; programs started by exec do
+not inherit it.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ STOP_SIGNALS: Final = frozenset({signal.SIGTERM, signal.SIGINT})
 def stop_on_signals() -> threading.Event:
     """An event that SIGTERM and SIGINT set, whatever the main thread is doing.
 
-    For the main thread to call, once: after a second call the event of the first one is set no more.
+    Call it once, from the main thread: a second call leaves the first event without signals.
     """
     stop = threading.Event()
     arrived, written = os.pipe()

@@ -4,8 +4,10 @@ from __future__ import annotations
 
 from typing import Final
 
+from provisioner.api.pools.upgrade_strategy import UpgradeStrategy
 from provisioner.rollout.simulate.policy import Orders, Policy, View
 from provisioner.rollout.simulate.run import Scenario
+from provisioner.rollout.simulate.setup import make_policy
 
 PEER_NAMES: Final = ("idle-first", "in-order", "kured-blocking", "kured")
 
@@ -67,13 +69,15 @@ class DrainInOrder:
         return Orders(claims=[s for s in waiting if not on[s]], closed=frozenset(s for s in waiting if on[s]))
 
 
-def peer_policy(name: str, scenario: Scenario) -> Policy:
-    """One of PEER_NAMES; they may take as many servers out of use at once as the strategy allows, but for kured's lock,
-    which one holds."""
+def policy_named(name: str, scenario: Scenario, strategy: UpgradeStrategy) -> Policy:
+    """One of ours or of PEER_NAMES. Peers may take as many servers out of use at once as the strategy allows, but for
+    kured's lock, which one holds."""
     match name:
         case "idle-first":
             return DrainInOrder("idle-first (SUNK)", parallel=scenario.parallel, idle_first=True)
         case "in-order":
             return DrainInOrder("in-order (k8s-operator-libs)", parallel=scenario.parallel, idle_first=False)
-        case _:
+        case "kured" | "kured-blocking":
             return Kured(blocking=name == "kured-blocking")
+        case _:
+            return make_policy(name, scenario, strategy)

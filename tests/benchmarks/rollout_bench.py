@@ -27,10 +27,8 @@ from provisioner.rollout.fleet import Member, MemberState, Occupancy, PoolSnapsh
 from provisioner.rollout.plan import plan
 from provisioner.rollout.simulate.figures import Figures, compare
 from provisioner.rollout.simulate.plot import draw_fleet
-from provisioner.rollout.simulate.policy import Policy
-from provisioner.rollout.simulate.run import Scenario
-from provisioner.rollout.simulate.setup import DAY, POLICY_NAMES, SimulationQuestion, make_policy, make_scenario
-from tests.benchmarks.peer_policies import PEER_NAMES, peer_policy
+from provisioner.rollout.simulate.setup import DAY, POLICY_NAMES, SimulationQuestion, make_scenario
+from tests.benchmarks.peer_policies import PEER_NAMES, policy_named
 from tests.benchmarks.record import RESULTS, Check, Goal, begin, say
 from tests.benchmarks.rollout_traces import make_trace
 
@@ -191,10 +189,6 @@ def run_case(case: Case, begin: float) -> list[Figures]:
     )
     scenario = make_scenario(make_trace(case.trace, seed=round(begin)), question)
     return compare(scenario, [policy_named(name, scenario, strategy) for name in case.policies])
-
-
-def policy_named(name: str, scenario: Scenario, strategy: UpgradeStrategy) -> Policy:
-    return peer_policy(name, scenario) if name in PEER_NAMES else make_policy(name, scenario, strategy)
 
 
 def row(case: Case, several: Sequence[Figures]) -> str:

@@ -16,8 +16,8 @@ from lab.binaries.obtain import Binaries
 from lab.control_plane.plane import ControlPlane
 from provisioner.api import NodePool
 from provisioner.api.crd import all_crds
-from provisioner.cli.control_plane.flags import AUDIT_POLICY
 from provisioner.cli.main import KUBECTL_COMMANDS
+from provisioner.cli.service.control_plane import AUDIT_POLICY
 from provisioner.cli.service.manifests import all_manifests
 from provisioner.cluster.client import Cluster
 from provisioner.cluster.resources import SECRETS

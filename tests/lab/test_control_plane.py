@@ -28,7 +28,7 @@ from lab.binaries.obtain import Binaries
 from lab.control_plane.plane import ControlPlane
 from lab.control_plane.ports import LENT, free_port
 from provisioner.api.machinery.errors import NeedsHuman, NotFound, Refused
-from provisioner.cli.control_plane.flags import PRODUCTION_FLAGS, production_flags_text, production_objects_text
+from provisioner.cli.service.control_plane import PRODUCTION_FLAGS, production_flags_text, production_objects_text
 from provisioner.cluster.client import Cluster
 from provisioner.cluster.resources import CONFIG_MAPS, CSRS, SECRETS, ResourceType
 from tests.tools import is_running, need_root

@@ -12,13 +12,14 @@ Runs until SIGTERM, an hour at most; holds at most 64 connections for each.
 from __future__ import annotations
 
 import selectors
-import signal
 import socket
 import sys
 import threading
 import time
 from collections.abc import Callable
 from typing import Final
+
+from provisioner.node.stop_signals import stop_on_signals
 
 MAX_CONNECTIONS: Final = 64
 MAX_SECONDS: Final = 3600.0
@@ -108,9 +109,7 @@ def main(arguments: list[str]) -> None:
         place, _, manner = argument.partition("=")
         host, _, port = place.rpartition(":")
         places[host, int(port)] = manner
-    stop = threading.Event()
-    signal.signal(signal.SIGTERM, lambda *_: stop.set())
-    serve(places, stop)
+    serve(places, stop_on_signals())
 
 
 if __name__ == "__main__":

@@ -10,6 +10,8 @@ from itertools import chain
 from pathlib import Path
 from typing import Final
 
+from tests.changed.graph import module_name
+
 ROOT: Final = Path(__file__).parents[2]
 MUTUAL: Final = {
     ("boot/dhcp", "boot/dhcp/workers"),
@@ -32,11 +34,7 @@ MUTUAL: Final = {
 TREES: Final = {path: ast.parse(path.read_text()) for path in sorted((ROOT / "provisioner").rglob("*.py"))}
 
 
-def module_of(path: Path) -> str:
-    return ".".join(path.relative_to(ROOT).with_suffix("").parts).removesuffix(".__init__")
-
-
-MODULES: Final = {module_of(path): path for path in TREES}
+MODULES: Final = {module_name(path.relative_to(ROOT).as_posix()): path for path in TREES}
 
 
 def imported(tree: ast.Module) -> Iterator[Path]:
@@ -54,10 +52,10 @@ def folder(path: Path) -> str:
 
 def test_a_public_class_name_exists_once() -> None:
     places = defaultdict(list)
-    for path, tree in TREES.items():
-        for node in tree.body:
+    for name, path in MODULES.items():
+        for node in TREES[path].body:
             if isinstance(node, ast.ClassDef) and not node.name.startswith("_"):
-                places[node.name].append(module_of(path))
+                places[node.name].append(name)
     assert len(places) > 1000
     assert {name: where for name, where in places.items() if len(where) > 1} == {}
 

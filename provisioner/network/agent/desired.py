@@ -55,14 +55,14 @@ from provisioner.network.agent.sysctls import (
 
 # What the kernel shall have for the boot plane, beside its port and in its own namespace. Pure.
 
-MTU_BYTES = 1500
+USUAL_MTU_BYTES: Final = 1500
 
 
 def beside_the_port(host: BootingHost, device: str, plane: Place) -> PlaceState:
     """Where its port is, whose interface is `device`."""
     name = boot_link_name(host.function)
     return PlaceState(
-        links=frozenset({Link(name, "veth", mtu_bytes=MTU_BYTES, peer=HOST_LINK, peer_place=plane)}),
+        links=frozenset({Link(name, "veth", mtu_bytes=USUAL_MTU_BYTES, peer=HOST_LINK, peer_place=plane)}),
         sysctls=frozenset(isolated_sysctls(name)),
         chains=frozenset({boot_link(host, device)}),
     )
@@ -71,7 +71,7 @@ def beside_the_port(host: BootingHost, device: str, plane: Place) -> PlaceState:
 def in_the_plane(host: BootingHost, services: BootServices, port_place: Place) -> PlaceState:
     """Every address is the plane's own, but the host's."""
     name, own = boot_link_name(host.function), str(host.address)
-    link = Link(HOST_LINK, "veth", mtu_bytes=MTU_BYTES, mac=GATEWAY_MAC, peer=name, peer_place=port_place)
+    link = Link(HOST_LINK, "veth", mtu_bytes=USUAL_MTU_BYTES, mac=GATEWAY_MAC, peer=name, peer_place=port_place)
     return PlaceState(
         links=frozenset({link, Link(LOOPBACK, "other")}),
         routes=frozenset({Route("0.0.0.0/0", HOST_LINK, kind="local"), Route(f"{own}/32", HOST_LINK)}),
@@ -85,7 +85,6 @@ PORT_MTU_BYTES: Final = 9216
 """Of a port's device, so that a host which sends too large a packet is told so by its gateway. What a VPC carries is in
 the routes to the port and in the domain's other devices."""
 
-USUAL_MTU_BYTES: Final = 1500
 METRIC: Final = 64
 UNREACHABLE_METRIC: Final = 4278198272
 """The worst that leaves room, as the kernel's vrf.rst advises."""

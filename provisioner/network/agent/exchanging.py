@@ -13,12 +13,13 @@ import time
 from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
-from typing import Final, Protocol
+from typing import Final
 
 from provisioner.api.machinery.wording import quantity
 from provisioner.api.network.dpu_network import DPUEvpn, DPUNetworkSpec
 from provisioner.network.agent.boot.plane import ServedBoot
 from provisioner.network.agent.dhcp.served import ServedPort
+from provisioner.network.agent.follow import Kernel
 from provisioner.network.agent.held_routes import HeldRoutes, forget, read, write
 from provisioner.network.agent.result import Enforced, Exchanged, Problem
 from provisioner.network.evpn.bgpd import Bgpd
@@ -39,26 +40,12 @@ PATIENCE_SECONDS: Final = 3.0
 """With a bgpd that hangs: no wish is enforced later than by that for it."""
 
 
-class EnforcedKernel(Protocol):
-    """As `enforce.Enforcer`."""
-
-    def enforce(self, spec: DPUNetworkSpec) -> Enforced: ...
-
-    def release(self) -> Enforced: ...
-
-    def isolate_unless_enforced(self) -> bool: ...
-
-    def served(self) -> tuple[ServedPort, ...]: ...
-
-    def boot(self) -> ServedBoot | None: ...
-
-
 class ExchangingKernel:
     """`directory`: where bgpd's socket is, if there is one. `clock`: seconds since 1970."""
 
     def __init__(
         self,
-        kernel: EnforcedKernel,
+        kernel: Kernel,
         directory: Path,
         clock: Callable[[], float] = time.time,
         *,

@@ -114,8 +114,8 @@ def dpu() -> Iterator[DPU]:
 def passed(dpu: DPU, *frames: bytes) -> int:
     """How many of them get past the port. The last word is a frame that does: once it is there, so are they.
 
-    Sent again if it does not come: a link that was just set up takes nothing in before the kernel has noticed it, and
-    no queue of a processor had dropped any when the last word of the first frame did not come on a busy machine.
+    The frames are sent again if the last one does not arrive: on a busy machine, the first frame over a link that was
+    just set up can be lost before the kernel has activated the link.
     """
 
     def send() -> None:

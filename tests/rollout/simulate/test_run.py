@@ -15,7 +15,7 @@ from provisioner.rollout.simulate.policy import IdleOnly, Planner, Policy
 from provisioner.rollout.simulate.run import REACTION_SECONDS, Scenario, simulate
 from provisioner.rollout.simulate.setup import DAY, POLICY_NAMES, SimulationQuestion, make_policy, make_scenario
 from provisioner.rollout.simulate.trace import TraceJob
-from tests.benchmarks.peer_policies import PEER_NAMES, DrainInOrder, Kured, peer_policy
+from tests.benchmarks.peer_policies import PEER_NAMES, DrainInOrder, Kured, policy_named
 from tests.rollout.fleets import strategy
 
 HOUR = 3600.0
@@ -256,8 +256,7 @@ def test_a_time_at_which_nothing_runs_cannot_be_asked_about() -> None:
 def test_each_policy_can_be_asked_for_by_its_name(name: str) -> None:
     made = make_scenario(trace(), question())
     rules = strategy(max_parallel=made.parallel)
-    asked = peer_policy(name, made) if name in PEER_NAMES else make_policy(name, made, rules)
-    [found] = compare(made, [asked])
+    [found] = compare(made, [policy_named(name, made, rules)])
     assert (found.outcome.interrupted == 0) == (name != "kured")
     # Each server always runs a job: who only looks whether one is idle now and then never finds it so.
     assert (found.outcome.makespan is None) == (name in ("kured-blocking", "idle-only", "provisioner-unsteered"))

@@ -9,8 +9,10 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Any, Final
 
+import click
 import yaml
 
+from provisioner.cli import printer
 from provisioner.cluster.resources import SYSTEM
 
 # The few objects that a cluster must hold before this project works in it; `production_objects_text()` prints them.
@@ -169,3 +171,10 @@ AUDIT_POLICY: Final[dict[str, Any]] = {
         {"level": "Metadata"},
     ],
 }
+
+
+@click.command("control-plane-flags")
+def control_plane_flags() -> None:
+    """Print the flags and objects that a control plane of your own needs, with the reason for each."""
+    printer.show(production_flags_text())
+    printer.show(production_objects_text())

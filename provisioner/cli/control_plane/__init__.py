@@ -1,1 +1,0 @@
-"""What a control plane must have for this project."""
