@@ -23,7 +23,7 @@ from provisioner.api.pools.rollout_status import (
     RolloutStop,
 )
 from provisioner.rollout.fleet import MemberState
-from provisioner.rollout.plan import Plan
+from provisioner.rollout.plan import Plan, reaches_limit
 from provisioner.rollout.standing import MemberFacts, RolloutTarget
 
 KEPT_RECORDS: Final = 10
@@ -113,7 +113,7 @@ def stop_at_failures(course: Course, pool: NodePool, failed: int, now: datetime)
         stopped, rollout = None, replace(rollout, workloads=None)  # jobs are counted anew, too
     was_complete = rollout.moved_time is None and follows_up(rollout, course.history)
     # What broke since it was complete says nothing of the image; turns are held back by the plan.
-    if stopped is None and failed >= strategy.max_failures and course.is_under_way and not was_complete:
+    if stopped is None and reaches_limit(failed, strategy) and course.is_under_way and not was_complete:
         words = (
             f"{quantity(failed, 'server')} failed with Image '{rollout.image_ref}', and "
             f"spec.upgradeStrategy.maxFailures of NodePool '{pool.name}' is {strategy.max_failures}: look at them "

@@ -181,7 +181,7 @@ def _stopped(
     for name, amount in (("maxParallel", strategy.max_parallel), ("maxUnavailable", strategy.max_unavailable)):
         if amount is not None and resolve_amount(amount, 100) == 0:
             return MemberWait("Paused", f"the rollout is paused (spec.upgradeStrategy.{name} is 0)"), None
-    if counts["Failed"] >= strategy.max_failures:
+    if reaches_limit(counts["Failed"], strategy):
         failed = quantity(counts["Failed"], "server")
         words = f"{failed} failed with the new image; the rollout stops at {strategy.max_failures}"
         return MemberWait("Failures", f"{words} (maxFailures): a person decides how it goes on"), None
@@ -195,6 +195,11 @@ def _stopped(
             return MemberWait("Window", f"no maintenance window is open; {words}"), opens
         return None, closes
     return None, None
+
+
+def reaches_limit(failed: int, strategy: UpgradeStrategy) -> bool:
+    """Whether so many servers failed with the new image that nothing goes on without a person."""
+    return failed >= strategy.max_failures
 
 
 def _moments(

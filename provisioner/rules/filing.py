@@ -1,4 +1,7 @@
-"""How controllers file a Maintenance: its name is the lock of its server's next one."""
+"""How a new Maintenance is filed: its name is the lock of its server's next one.
+
+People may give a name like that to the Maintenance of another server. It is passed over.
+"""
 
 from __future__ import annotations
 
@@ -14,6 +17,7 @@ from provisioner.cluster.resources import ResourceType, of
 from provisioner.rules.requests import next_name
 
 NUMBERS_TRIED: Final = 16
+"""Names that are passed over before nobody tries on."""
 
 
 class Maintenances(Protocol):
@@ -29,7 +33,6 @@ def file_maintenance(
 ) -> dict[str, Any]:
     """A new Maintenance of `server`, asked for by `requestor`. `names`: those of the server's that are known.
 
-    A name like ours that a person has given to the Maintenance of another server is passed over.
     Raises: Conflict if somebody else made one of this server, or sixteen names are taken.
     """
     taken = list(names)
@@ -44,9 +47,18 @@ def file_maintenance(
         try:
             return cluster.create(of(Maintenance), body, manager=manager)
         except Conflict:
-            found = cluster.find(of(Maintenance), name)
-            if found is None or found["spec"]["serverRef"] == server:
+            if not is_of_another(cluster, name, server):
                 raise
             taken.append(name)
+    raise no_name_left(server)
+
+
+def is_of_another(cluster: Maintenances, name: str, server: str) -> bool:
+    """Whether there is a Maintenance of that name, of a server other than `server`."""
+    found = cluster.find(of(Maintenance), name)
+    return found is not None and found["spec"]["serverRef"] != server
+
+
+def no_name_left(server: str) -> Conflict:
     words = f"the next {NUMBERS_TRIED} names of Server '{server}' belong to others' Maintenances"
-    raise Conflict(words, after_seconds=1.0)
+    return Conflict(words, after_seconds=1.0)

@@ -51,13 +51,15 @@ class Placement:
     misplaced: tuple[Maintenance, ...] = ()
 
 
-def place(maintenances: Iterable[Maintenance], server: str, wanted: Requestor) -> Placement:
-    """The Maintenance of `server` into which `wanted` goes."""
+def place(
+    maintenances: Iterable[Maintenance], server: str, wanted: Requestor, taken: Iterable[str] = ()
+) -> Placement:
+    """The Maintenance of `server` into which `wanted` goes. taken: names that a new one cannot have."""
     own = [m for m in maintenances if m.spec.server_ref == server]
     target = find_target(own, wanted)
     before = entry_of(target, wanted.name) if target is not None else None
     return Placement(
-        name=target.name if target is not None else next_name(server, (m.name for m in own)),
+        name=target.name if target is not None else next_name(server, (*(m.name for m in own), *taken)),
         entry=before if before is not None and is_same(before, wanted) else wanted,
         joined=target is not None and any(r.name != wanted.name for r in target.spec.requestors),
         misplaced=tuple(m for m in own if m is not target and is_open(m) and entry_of(m, wanted.name) is not None),

@@ -14,11 +14,12 @@ from typing import Any, Final
 
 from provisioner.api import Maintenance
 from provisioner.api.machinery.codec import decode, to_json
-from provisioner.api.machinery.errors import Retryable
+from provisioner.api.machinery.errors import Refused, Retryable
 from provisioner.api.machinery.schema import API_VERSION
 from provisioner.api.nodes.maintenance import Requestor
 from provisioner.cluster.client import Cluster
 from provisioner.cluster.resources import of
+from provisioner.rules.filing import NUMBERS_TRIED, is_of_another, no_name_left
 from provisioner.rules.requests import is_active, is_open, place
 
 ATTEMPTS: Final = 5
@@ -50,17 +51,28 @@ def field_manager(requestor: str) -> str:
 
 
 def file_request(cluster: Cluster, server: str, wanted: Requestor, *, dry_run: bool = False) -> Filed:
-    """Write the request. Raises: Refused; Retryable if others are faster every time."""
-    for _ in range(ATTEMPTS):
-        placed = place(read_maintenances(cluster, server), server, wanted)
+    """Write the request. Raises: Refused; Retryable if others are faster every time, or have all names."""
+    begun, taken = 0, list[str]()
+    while begun < ATTEMPTS and len(taken) < NUMBERS_TRIED:
+        placed = place(read_maintenances(cluster, server), server, wanted, taken)
         name, entry = placed.name, placed.entry
-        written = decode(Maintenance, _apply(cluster, name, server, (entry,), manager_of=entry.name, dry_run=dry_run))
+        try:
+            applied = _apply(cluster, name, server, (entry,), manager_of=entry.name, dry_run=dry_run)
+        except Refused:  # a Maintenance keeps its server
+            if not is_of_another(cluster, name, server):
+                raise
+            taken.append(name)
+            continue
+        written = decode(Maintenance, applied)
         if dry_run or is_open(written):
             for before in placed.misplaced:  # last, so that the request is lost nowhere on the way
                 withdraw(cluster, before, entry.name, dry_run=dry_run)
             return Filed(server=server, maintenance=written, requestor=entry, joined=placed.joined)
         # It ended, or began to reboot, between the look and the write: the request belongs behind it.
         withdraw(cluster, written, entry.name)
+        begun += 1
+    if begun < ATTEMPTS:
+        raise no_name_left(server)
     raise Retryable(f"Maintenances of {server} begin faster than a request reaches them")
 
 
