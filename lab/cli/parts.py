@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from lab.rack import VirtualRack
     from lab.tools import Tools
     from provisioner.api.servers.server import Architecture
-    from provisioner.image.build import Built
+    from provisioner.image.assembly.build import Built
     from provisioner.image.finished.sign import SecretKey
 
 CHECKOUT: Final = Path(__file__).resolve().parents[2]
@@ -123,7 +123,7 @@ def build_demo_image(
     """The image of a pool, built with the keys of this machine's labs. `recipe_name`: if not the pool's own;
     `interpreter`: as of image.build.Request."""
     from lab.demo.keys import obtain_keys
-    from provisioner.image.build import BuildRequest, build_image
+    from provisioner.image.assembly.build import BuildRequest, build_image
     from provisioner.image.mirror import choose_archives, read_sources
     from provisioner.image.plan import Choices
     from provisioner.image.recipe import read_recipe

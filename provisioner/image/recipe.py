@@ -13,8 +13,8 @@ from typing import Any, get_args
 
 from provisioner.api.machinery.errors import NeedsHuman, NotFound
 from provisioner.api.servers.server import Architecture
-from provisioner.image.driver.recipe import DriverRecipe as DriverRecipe
-from provisioner.image.driver.recipe import parse_driver
+from provisioner.image.driver_recipe import DriverRecipe as DriverRecipe
+from provisioner.image.driver_recipe import parse_driver
 from provisioner.image.gates.recipe import GateRules as GateRules
 from provisioner.image.gates.recipe import parse_gates
 from provisioner.image.tools.tables import RecipeGroup as Group

@@ -6,8 +6,8 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 
-from provisioner.image.driver.sign import ModuleKey
 from provisioner.image.finished.sign import PublicKey, PublicKeys, SecretKey
+from provisioner.image.module_signing import ModuleKey
 from provisioner.image.plan import Choices
 from provisioner.image.recipe import Recipe
 from provisioner.image.root import Ingredients

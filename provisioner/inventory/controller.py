@@ -24,10 +24,10 @@ from provisioner.cluster.reconciler import Said, StatusReconciler, news_of
 from provisioner.cluster.source import Caches, Lookup, Object, Source, conditions_of
 from provisioner.inventory.addresses.allocate import Holders
 from provisioner.inventory.addresses.claims import AddressClaimer, ClaimBook, address_of, claims_of
+from provisioner.inventory.addresses.judge import Judgement, ServerContext, judge, unclaimed
 from provisioner.inventory.addresses.subnets import FreeAddresses
 from provisioner.inventory.counts import RackCounts, network_keys, overlapping_racks, rack_status
 from provisioner.inventory.duplicates import Claim, system_uuid_claim
-from provisioner.inventory.judge import Judgement, ServerContext, judge, unclaimed
 from provisioner.inventory.rivals import ClaimIndex, exclusive_claims, find_rivals
 from provisioner.inventory.unknown import UnknownMachines
 from provisioner.rules.ownership import owned_by

@@ -13,18 +13,18 @@ from provisioner.cluster.client import Cluster
 from provisioner.cluster.events import Events
 from provisioner.cluster.resources import SLURM_SECRETS
 from provisioner.cluster.source import Source
-from provisioner.jobs.ended import EndedJob
 from provisioner.jobs.free import free_share
+from provisioner.jobs.model.ended import EndedJob
+from provisioner.jobs.model.work import EvictionBlocked, JobKind, SlurmDrained, SlurmReserved, Work
 from provisioner.jobs.pod_workloads import PodWorkloads
 from provisioner.jobs.slurm.workloads import SharedSlurm, SlurmWorkloads
-from provisioner.jobs.work import EvictionBlocked, JobKind, SlurmDrained, SlurmReserved, Work
 from provisioner.outbound.bulkhead import Bulkhead
 
 MAX_WORDS: Final = 1000
 
 
 class ClusterWorkloads:
-    """`provisioner.jobs.work.Workloads`.
+    """`provisioner.jobs.model.work.Workloads`.
 
     `pods`: a cache of all; without one, each look is fresh. `nodes`: a cache of all Nodes; without one, it is not known
     how much of a server pods leave free. `ended_pods`: a cache of those that are over; without one, and without `pods`,

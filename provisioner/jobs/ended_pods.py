@@ -11,8 +11,8 @@ from datetime import UTC, datetime, timedelta
 from typing import Any, Final
 
 from provisioner.cluster.trim import IDENTITY, clipped, picked
-from provisioner.jobs.ended import EndedJob
 from provisioner.jobs.gangs import Gang, gang_of
+from provisioner.jobs.model.ended import EndedJob
 from provisioner.jobs.pods import (
     CHECK_LABEL,
     JobRules,

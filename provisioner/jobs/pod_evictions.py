@@ -13,9 +13,9 @@ from datetime import datetime
 from provisioner.api.machinery.meta import rfc3339
 from provisioner.api.machinery.wording import some
 from provisioner.jobs.budgets import DisruptionBudget, budgets_of, too_small_for
+from provisioner.jobs.model.work import EvictionBlocked, JobKind
 from provisioner.jobs.pod_jobs import PodJob
 from provisioner.jobs.pods import Pod, grace_end, is_evictable, is_overdue, is_terminating, key_of, node_of
-from provisioner.jobs.work import EvictionBlocked, JobKind
 
 _SHOWN_PODS = 5
 

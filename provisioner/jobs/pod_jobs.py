@@ -10,6 +10,7 @@ from provisioner.api.machinery.meta import rfc3339
 from provisioner.api.machinery.wording import quantity
 from provisioner.jobs.free import PodRequests, requests_on
 from provisioner.jobs.gangs import Gang, gang_of
+from provisioner.jobs.model.work import Job
 from provisioner.jobs.pods import (
     JobRules,
     Pod,
@@ -25,7 +26,6 @@ from provisioner.jobs.pods import (
     key_of,
     node_of,
 )
-from provisioner.jobs.work import Job
 
 
 @dataclass(frozen=True)

@@ -18,10 +18,11 @@ from provisioner.cluster.events import Events
 from provisioner.cluster.resources import POD_DISRUPTION_BUDGETS, PODS
 from provisioner.cluster.source import Source
 from provisioner.jobs.budgets import DisruptionBudget, read_budget, trim_budget
-from provisioner.jobs.ended import EndedJob, no_later_than
 from provisioner.jobs.ended_pods import SummarizeEnded, ended_gang
 from provisioner.jobs.free import PodRequests, requests_on
 from provisioner.jobs.gangs import Gang, gang_of
+from provisioner.jobs.model.ended import EndedJob, no_later_than
+from provisioner.jobs.model.work import EvictionBlocked, Job, JobKind
 from provisioner.jobs.pod_evictions import plan_evictions, refused, still_there
 from provisioner.jobs.pod_jobs import PodJob, Summarize, evictable_keys, find_jobs, gangs_of, job_of_gang
 from provisioner.jobs.pods import (
@@ -37,7 +38,6 @@ from provisioner.jobs.pods import (
     node_of,
     trim_pod,
 )
-from provisioner.jobs.work import EvictionBlocked, Job, JobKind
 
 log = structlog.get_logger()
 
@@ -58,7 +58,7 @@ class PodView:
 
 
 class PodWorkloads:
-    """The pods' part of `provisioner.jobs.work.Workloads`. All methods raise Retryable without an API server.
+    """The pods' part of `provisioner.jobs.model.work.Workloads`. All methods raise Retryable without an API server.
 
     `pods`, `ended`: caches of those that are not over, and of those that are.
     """

@@ -21,9 +21,9 @@ from provisioner.join.certificates.approve import MAX_EXPIRATION_SECONDS
 from provisioner.join.certificates.controller import Approver, concerns_us
 from provisioner.join.challenge_keys import SECRET_NAME, KeyRotator
 from provisioner.join.credentials.controller import CredentialSources, build_credential_controller
-from provisioner.join.node_controller import NodePreparer
-from provisioner.join.node_object import SERVER_UID_ANNOTATION
-from provisioner.join.stale_tokens import SETTLE_SECONDS, TokenCleaner, left_over
+from provisioner.join.nodes.node_controller import NodePreparer
+from provisioner.join.nodes.node_object import SERVER_UID_ANNOTATION
+from provisioner.join.tokens.stale_tokens import SETTLE_SECONDS, TokenCleaner, left_over
 from provisioner.rules.pool_of_server import ordered_pool_in
 
 PREPARERS: Final = 8

@@ -28,21 +28,13 @@ from provisioner.cluster.own_writes import BEHIND_SECONDS, OwnWrites
 from provisioner.cluster.reconciler import when_synced
 from provisioner.cluster.resources import of
 from provisioner.cluster.source import Object
-from provisioner.jobs.work import Workloads
+from provisioner.jobs.model.work import Workloads
 from provisioner.maintenance.decide import RESYNC_SECONDS, cannot_be_taken_back, decide
 from provisioner.maintenance.effects import GONE_SECONDS, MANAGER, MaintenanceEffects
-from provisioner.maintenance.facts import MaintenanceFacts, NodeView
 from provisioner.maintenance.follow import MaintenanceInformers, follow
-from provisioner.maintenance.node_refusals import NodeRefusals
-from provisioner.maintenance.phases.kept_drain import has_slurm, why_unverified
-from provisioner.maintenance.phases.release import find_leftover
-from provisioner.maintenance.reads import IndexedCaches, Seen, gather, look_at_work, read_budget, see
-from provisioner.maintenance.requests.intake import FileRequestor, Intake, SetConditions, Withdraw, take_in
-from provisioner.maintenance.requests.of_cards import ask_for_cards
-from provisioner.maintenance.slurm_acts import clear_slurm
-from provisioner.maintenance.status.finished import is_due
-from provisioner.maintenance.status.record import clip
-from provisioner.maintenance.steps import (
+from provisioner.maintenance.model.facts import MaintenanceFacts, NodeView
+from provisioner.maintenance.model.node_refusals import NodeRefusals
+from provisioner.maintenance.model.steps import (
     NeedBudget,
     NodeWrite,
     SetIntent,
@@ -52,6 +44,14 @@ from provisioner.maintenance.steps import (
     WriteStatus,
     node_write_of,
 )
+from provisioner.maintenance.phases.kept_drain import has_slurm, why_unverified
+from provisioner.maintenance.phases.release import find_leftover
+from provisioner.maintenance.reads import IndexedCaches, Seen, gather, look_at_work, read_budget, see
+from provisioner.maintenance.requests.intake import FileRequestor, Intake, SetConditions, Withdraw, take_in
+from provisioner.maintenance.requests.of_cards import ask_for_cards
+from provisioner.maintenance.slurm_acts import clear_slurm
+from provisioner.maintenance.status.finished import is_due
+from provisioner.maintenance.status.record import clip
 from provisioner.rules.pool_of_server import current_pool_name
 
 __all__ = ["MANAGER", "MaintenanceController", "build_maintenance_controllers"]

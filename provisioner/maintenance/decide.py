@@ -12,18 +12,8 @@ from datetime import datetime, timedelta
 from typing import Final
 
 from provisioner.api.nodes.maintenance import FINAL_PHASES, RELEASE_FINALIZER, MaintenanceStatus
-from provisioner.maintenance.facts import MaintenanceFacts
-from provisioner.maintenance.phases.claiming import decide_claiming, decide_drained, decide_draining
-from provisioner.maintenance.phases.ends import find_end
-from provisioner.maintenance.phases.kept_drain import decide_kept
-from provisioner.maintenance.phases.rebooting import decide_rebooting
-from provisioner.maintenance.phases.release import decide_release
-from provisioner.maintenance.phases.verdict import read_verdict
-from provisioner.maintenance.phases.verifying import decide_verifying
-from provisioner.maintenance.phases.waiting import decide_behind, decide_waiting
-from provisioner.maintenance.status.node_status import NodeCondition, mirrored, turned
-from provisioner.maintenance.status.record import judge, phase_since, rests
-from provisioner.maintenance.steps import (
+from provisioner.maintenance.model.facts import MaintenanceFacts
+from provisioner.maintenance.model.steps import (
     NeedId,
     SetFinalizer,
     SetIntent,
@@ -32,6 +22,16 @@ from provisioner.maintenance.steps import (
     Wait,
     WriteStatus,
 )
+from provisioner.maintenance.phases.claiming import decide_claiming, decide_drained, decide_draining
+from provisioner.maintenance.phases.ends import find_end
+from provisioner.maintenance.phases.kept_drain import decide_kept
+from provisioner.maintenance.phases.rebooting import decide_rebooting
+from provisioner.maintenance.phases.release import decide_release
+from provisioner.maintenance.phases.verifying import decide_verifying
+from provisioner.maintenance.phases.waiting import decide_behind, decide_waiting
+from provisioner.maintenance.status.node_status import NodeCondition, mirrored, turned
+from provisioner.maintenance.status.record import judge, phase_since, rests
+from provisioner.maintenance.status.verdict import read_verdict
 
 RESYNC_SECONDS: Final = 3600.0
 """Whatever concerns a server is followed; this is for a change that was missed, and for what is kept only so long."""

@@ -34,15 +34,9 @@ from provisioner.cluster.metrics import MaintenanceMeter
 from provisioner.cluster.own_writes import OwnWrites
 from provisioner.cluster.resources import NODES, of
 from provisioner.cluster.source import Object
-from provisioner.jobs.work import Workloads
-from provisioner.maintenance.facts import MaintenanceFacts, NodeView, close_reason, taint_value
-from provisioner.maintenance.phases.claiming import after_eviction
-from provisioner.maintenance.requests.request import CONDITION_OF, read_requests
-from provisioner.maintenance.slurm_acts import act_in_slurm
-from provisioner.maintenance.status.measure import tell_events, tell_metrics
-from provisioner.maintenance.status.node_status import NodeCondition, conditions_patch
-from provisioner.maintenance.status.record import note, set_blockers
-from provisioner.maintenance.steps import (
+from provisioner.jobs.model.work import Workloads
+from provisioner.maintenance.model.facts import MaintenanceFacts, NodeView, close_reason, taint_value
+from provisioner.maintenance.model.steps import (
     CloseSlurm,
     Evict,
     NeedBudget,
@@ -57,6 +51,12 @@ from provisioner.maintenance.steps import (
     Wait,
     WriteStatus,
 )
+from provisioner.maintenance.phases.claiming import after_eviction
+from provisioner.maintenance.requests.request import CONDITION_OF, read_requests
+from provisioner.maintenance.slurm_acts import act_in_slurm
+from provisioner.maintenance.status.measure import tell_events, tell_metrics
+from provisioner.maintenance.status.node_status import NodeCondition, conditions_patch
+from provisioner.maintenance.status.record import note, set_blockers
 from provisioner.rules.filing import file_maintenance
 
 log = structlog.get_logger(__name__)

@@ -9,7 +9,7 @@ from typing import Any, Final
 
 from provisioner.api.nodes.maintenance import DISTURBING_PHASES, FINAL_PHASES
 from provisioner.cluster.source import Caches, Source, conditions_of, is_true_in, phase_of, spec_of, when_changed
-from provisioner.maintenance.phases.budget import age_of, part_of
+from provisioner.maintenance.model.budget import age_of, part_of
 from provisioner.rules.assigned_image import boots_of_pool
 from provisioner.rules.bootability import availability_of
 from provisioner.rules.dpus import host_of, hosts

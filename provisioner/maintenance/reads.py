@@ -23,11 +23,11 @@ from provisioner.api.nodes.maintenance import holding_maintenance
 from provisioner.cluster.own_writes import OwnWrites
 from provisioner.cluster.resources import NODES, ResourceType, of
 from provisioner.cluster.source import Lookup, Object, Source
-from provisioner.jobs.work import Workloads
+from provisioner.jobs.model.work import Workloads
 from provisioner.maintenance.decide import needs_look
-from provisioner.maintenance.facts import HostView, MaintenanceFacts, NodeView, read_node
 from provisioner.maintenance.follow import MaintenanceInformers
-from provisioner.maintenance.phases.budget import Budget, asked_before, count_budget, part_of
+from provisioner.maintenance.model.budget import Budget, asked_before, count_budget, part_of
+from provisioner.maintenance.model.facts import HostView, MaintenanceFacts, NodeView, read_node
 from provisioner.maintenance.requests.of_cards import DpuMaintenances
 from provisioner.maintenance.status.finished import newest_first
 from provisioner.rules.dpus import hosts

@@ -25,7 +25,7 @@ from provisioner.cluster.own_writes import BEHIND_SECONDS, OwnWrites
 from provisioner.cluster.reconciler import Reconciler
 from provisioner.cluster.resources import NODES, ResourceType, of
 from provisioner.cluster.source import Object, look_up, spec_of
-from provisioner.jobs.ended import Looks
+from provisioner.jobs.model.ended import Looks
 from provisioner.rollout.borrowed import Borrowed, Lending, lending_of
 from provisioner.rollout.closing import are_last
 from provisioner.rollout.course import (

@@ -11,7 +11,7 @@ from provisioner.api import NodePool
 from provisioner.api.machinery.meta import parse_time, rfc3339
 from provisioner.api.machinery.wording import quantity
 from provisioner.api.pools.rollout_status import RolloutStatus, RolloutStop, WorkloadComparison
-from provisioner.jobs.ended import EndedJob
+from provisioner.jobs.model.ended import EndedJob
 from provisioner.rollout.standing import MemberFacts
 from provisioner.rollout.workloads.compare import WorkloadVerdict, compare
 from provisioner.rollout.workloads.failed import compile_failed_if

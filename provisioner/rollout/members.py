@@ -12,8 +12,8 @@ from provisioner.api.machinery.conditions import find_condition
 from provisioner.api.machinery.meta import parse_time
 from provisioner.api.pools.upgrade_strategy import UpgradeDeadline, UpgradeStrategy
 from provisioner.cluster.source import spec_of
+from provisioner.jobs.model.work import Job, Work
 from provisioner.jobs.selectors import Selector, parse_selector
-from provisioner.jobs.work import Job, Work
 from provisioner.rollout.borrowed import Lending
 from provisioner.rollout.course import Course, stages_of
 from provisioner.rollout.fleet import Member, Occupancy, PoolSnapshot

@@ -51,9 +51,7 @@ class Placement:
     misplaced: tuple[Maintenance, ...] = ()
 
 
-def place(
-    maintenances: Iterable[Maintenance], server: str, wanted: Requestor, taken: Iterable[str] = ()
-) -> Placement:
+def place(maintenances: Iterable[Maintenance], server: str, wanted: Requestor, taken: Iterable[str] = ()) -> Placement:
     """The Maintenance of `server` into which `wanted` goes. taken: names that a new one cannot have."""
     own = [m for m in maintenances if m.spec.server_ref == server]
     target = find_target(own, wanted)

@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from provisioner.boot.dhcp.respond import PacketOutcome
+from provisioner.boot.dhcp.responder.respond import PacketOutcome
 from provisioner.boot.dhcp.wire import options as opt
 from provisioner.boot.dhcp.wire import reply as reply_module
 from provisioner.boot.dhcp.wire.packet import Packet
@@ -84,7 +84,7 @@ def test_a_forged_address_succeeds_without_the_rule_where_an_offer_goes(
     def believe(packet: Packet, *_: object, **__: object) -> reply_module.Destination:
         return reply_module.Destination(str(IPv4Address(packet.ciaddr)), 68)
 
-    monkeypatch.setattr("provisioner.boot.dhcp.respond.destination", believe)
+    monkeypatch.setattr("provisioner.boot.dhcp.responder.respond.destination", believe)
     outcome = Responder().answer(message(opt.DISCOVER, ciaddr=VICTIM), DIRECT)
     assert (outcome.verdict, goes_where_it_may(outcome)) == ("offered", False)
 
@@ -97,7 +97,7 @@ def test_a_relay_that_nobody_knows_has_nothing_sent_to_it() -> None:
 def test_a_relay_of_a_strangers_succeeds_without_the_list_of_relays(monkeypatch: pytest.MonkeyPatch) -> None:
     """As it is with a server that takes who says to be a relay for one of the subnet that the packet came from."""
     monkeypatch.setattr(
-        "provisioner.boot.dhcp.respond._link",
+        "provisioner.boot.dhcp.responder.respond._link",
         lambda giaddr, ciaddr, options, arrival, table: table.link_of_addresses(arrival.addresses),
     )
     outcome = Responder().answer(message(opt.DISCOVER, giaddr=VICTIM), DIRECT)

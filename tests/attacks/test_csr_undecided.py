@@ -17,7 +17,7 @@ from provisioner.api.servers.server import Server
 from provisioner.cluster.client import Cluster
 from provisioner.cluster.resources import NODES, of
 from provisioner.join.certificates.approve import SERVING_SIGNER
-from provisioner.join.node_object import SERVER_UID_ANNOTATION
+from provisioner.join.nodes.node_object import SERVER_UID_ANNOTATION
 from tests.join.conftest import accounts, make_world, world
 from tests.join.der import KEY, Parts, signed
 from tests.join.test_csr import dns, foreign_token

@@ -11,7 +11,7 @@ import pytest
 import structlog
 
 from provisioner.api.machinery.codec import encode
-from provisioner.join.mint import mint_token
+from provisioner.join.tokens.mint import mint_token
 from tests.join.conftest import accounts, make_world, world
 from tests.join.front import post_as_nginx, serve
 from tests.join.samples import KEY, OTHER_KEY, body

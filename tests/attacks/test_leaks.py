@@ -19,7 +19,7 @@ from cryptography.hazmat.primitives.serialization import Encoding, NoEncryption,
 from hypothesis import given
 from hypothesis import strategies as st
 
-from provisioner.join.mint import mint_token
+from provisioner.join.tokens.mint import mint_token
 from tests.attacks.leaks import Leak, Sought, core_bytes_allowed, dumped_cores, secret_of_key, written_forms
 
 SECRET = "s3cr+t/of?the BMC"

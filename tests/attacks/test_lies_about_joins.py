@@ -17,7 +17,7 @@ from provisioner.cluster.client import Cluster
 from provisioner.cluster.resources import of
 from provisioner.health.checks.checked_node import read_node
 from provisioner.health.situation import boot_to_judge
-from provisioner.maintenance.facts import read_node as read_view
+from provisioner.maintenance.model.facts import read_node as read_view
 from provisioner.maintenance.phases.kept_drain import why_unverified
 from provisioner.rules.liveness import read_life
 from tests.boot import objects

@@ -23,7 +23,7 @@ from provisioner.api.nodes.contract import (
 )
 from provisioner.cluster.client import Cluster
 from provisioner.cluster.resources import NODES, of
-from provisioner.join.node_object import SERVER_UID_ANNOTATION
+from provisioner.join.nodes.node_object import SERVER_UID_ANNOTATION
 from tests.api.objects import maintenance
 from tests.people import bind, kubeconfig_of
 

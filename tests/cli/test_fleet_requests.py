@@ -22,7 +22,7 @@ from provisioner.cluster.metrics import Meters
 from provisioner.cluster.resources import NODES, of
 from provisioner.cluster.transport import Transport
 from provisioner.health.look import ALL_CHECKS
-from provisioner.maintenance.phases.verdict import FINAL_PHASE_OF
+from provisioner.maintenance.status.verdict import FINAL_PHASE_OF
 from tests.api.objects import IMAGE_JUDGED, image, node_pool, rack, server, subnet
 from tests.people import CONTROLLER, kubeconfig_of
 

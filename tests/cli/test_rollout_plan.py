@@ -27,7 +27,7 @@ from provisioner.cli.rollout.planning import Proposal, propose
 from provisioner.cli.rollout.pool_view import read_view, with_image
 from provisioner.cli.rollout.screen import render_rollout
 from provisioner.cluster.resources import NODES
-from provisioner.jobs.work import Job, Work
+from provisioner.jobs.model.work import Job, Work
 from tests.cli.rollout_situations import a_pool, a_server, a_view, an_image
 from tests.cli.situations import NOON
 from tests.golden_files import assert_golden

@@ -20,9 +20,9 @@ from provisioner.api.nodes.maintenance import MaintenanceStatus, RebootAttempt
 from provisioner.cli.service.controller import NAMES
 from provisioner.cluster.metrics import Meters
 from provisioner.health.look import ALL_CHECKS
-from provisioner.maintenance.phases.verdict import FINAL_PHASE_OF, Cause
 from provisioner.maintenance.status.measure import tell_metrics
 from provisioner.maintenance.status.record import end_attempt, judge, note
+from provisioner.maintenance.status.verdict import FINAL_PHASE_OF, Cause
 from provisioner.outbound.bulkhead import Bulkhead, LanePolicy
 from tests.cluster.test_metrics import ALERTS, FakeCache, pool, server
 from tests.cluster.test_metrics import maintenance as cached_maintenance

@@ -31,7 +31,7 @@ from provisioner.cli.service.controller import NAMES
 from provisioner.cluster.metrics import Meters
 from provisioner.cluster.source import KeysOf
 from provisioner.health.look import ALL_CHECKS
-from provisioner.maintenance.phases.verdict import FINAL_PHASE_OF
+from provisioner.maintenance.status.verdict import FINAL_PHASE_OF
 from provisioner.outbound.bulkhead import Bulkhead, LanePolicy
 from tests.cluster.scanned_index import ScannedIndex
 

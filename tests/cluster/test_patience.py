@@ -17,8 +17,8 @@ from provisioner.cluster.patience import (
     NotYetAllowed,
 )
 from provisioner.cluster.resources import NODES
-from provisioner.join.mint import token_secret_name
-from provisioner.join.stale_tokens import TokenCleaner
+from provisioner.join.tokens.mint import token_secret_name
+from provisioner.join.tokens.stale_tokens import TokenCleaner
 from tests.cluster.fault_injecting_proxy import FaultInjectingProxy, Injected, Seen, status_body
 from tests.cluster.test_events import GENEROUS_SECONDS, create_node, events_of
 

@@ -23,8 +23,8 @@ from provisioner.cluster.informer import Informer
 from provisioner.cluster.resources import NODES, SECRETS, of
 from provisioner.join.admission.configuration import JoinConfiguration
 from provisioner.join.certificates.controller import Approver
-from provisioner.join.mint import SERVER_LABEL, TOKEN_NAMESPACE
-from provisioner.join.node_controller import NodePreparer
+from provisioner.join.nodes.node_controller import NodePreparer
+from provisioner.join.tokens.mint import SERVER_LABEL, TOKEN_NAMESPACE
 from tests.api.objects import rack, subnet
 from tests.cluster.fake_events import FakeEvents
 from tests.join.world import Clock, World, ask, certificate_pem, connect_as_account, register

@@ -17,7 +17,7 @@ from provisioner.attestation.authenticode import authenticode_sha256
 from provisioner.attestation.event_log.parse import LARGEST_LOG_BYTES
 from provisioner.attestation.tpm.wire import MalformedTpmData
 from provisioner.boot.capture.read import read_messages
-from provisioner.boot.dhcp.discovery import LentAddresses
+from provisioner.boot.dhcp.responder.discovery import LentAddresses
 from provisioner.boot.metrics.requests import read_line
 from provisioner.boot.observe.trace.lines import http_words
 from provisioner.image.finished.manifest import decode as read_image_manifest

@@ -16,7 +16,7 @@ from provisioner.api.machinery.codec import decode
 from provisioner.api.nodes.contract import HOLD_TAINT, MAINTENANCE_TAINT, VERIFICATION_TAINT
 from provisioner.health.jobs.manifest import render_job
 from provisioner.health.jobs.outcome import JobState, read_job
-from provisioner.join.node_object import POOL_LABEL
+from provisioner.join.nodes.node_object import POOL_LABEL
 from tests.health.objects import BOOT
 
 if TYPE_CHECKING:

@@ -26,7 +26,7 @@ from provisioner.cluster.resources import JOBS, LEASES, NAMESPACES, NODES, PODS,
 from provisioner.health.controller import HealthController, HealthInformers, build_job_runner, follow
 from provisioner.health.jobs.manifest import CHECK_LABEL
 from provisioner.health.skew import ClockSkew
-from provisioner.join.node_object import SERVER_UID_ANNOTATION
+from provisioner.join.nodes.node_object import SERVER_UID_ANNOTATION
 from tests.boot.objects import image, pool, rack, server
 from tests.cluster.fake_events import FakeEvents
 from tests.health.objects import BOOT, good_facts, nic

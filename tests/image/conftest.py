@@ -14,15 +14,15 @@ from cryptography.x509.oid import NameOID
 
 import provisioner
 from provisioner.api.machinery.errors import NeedsHuman
+from provisioner.image.assembly.build import BuildRequest, Built, build_image
+from provisioner.image.assembly.stage1 import pack_stage1
 from provisioner.image.base import Base
-from provisioner.image.build import BuildRequest, Built, build_image
 from provisioner.image.finished.sign import SecretKey
 from provisioner.image.inputs import base_fingerprint
 from provisioner.image.mirror import choose_archives, read_sources
 from provisioner.image.plan import Choices
 from provisioner.image.recipe import Recipe, read_recipe
 from provisioner.image.root import Ingredients
-from provisioner.image.stage1 import pack_stage1
 from provisioner.image.tools.foreign import find_foreign
 from tests.image.samples import CPU
 from tests.image.stage1_shell import Stage1, unpack_stage1

@@ -15,8 +15,8 @@ from pathlib import Path
 import pytest
 
 from provisioner.cli.kubectl.shell_pod import shell_pod
+from provisioner.image.assembly.build import BuildRequest, Built, build_image
 from provisioner.image.base import Base
-from provisioner.image.build import BuildRequest, Built, build_image
 from provisioner.image.containerd.pause import REFERENCE
 from provisioner.image.finished.check import check_image
 from provisioner.image.finished.store import layer_files

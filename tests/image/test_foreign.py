@@ -10,7 +10,7 @@ import pytest
 
 from lab.tools import ARM64_PACKAGES
 from provisioner.api.machinery.errors import NeedsHuman
-from provisioner.image.build import BuildRequest, build_image
+from provisioner.image.assembly.build import BuildRequest, build_image
 from provisioner.image.finished.sign import SecretKey
 from provisioner.image.plan import Choices
 from provisioner.image.recipe import read_recipe

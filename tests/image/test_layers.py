@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 
 from provisioner.api.machinery.errors import NeedsHuman
-from provisioner.image.layers import LayerTree, begin_merge, expand, forget_old, lay_over, pack
+from provisioner.image.assembly.layers import LayerTree, begin_merge, expand, forget_old, lay_over, pack
 from provisioner.image.recipe import Recipe
 from tests.tools import installed, need_root
 

@@ -7,9 +7,9 @@ from typing import Any
 import pytest
 
 from provisioner.api.machinery.errors import NeedsHuman, NotFound
+from provisioner.image.assembly.stage1 import scripts
 from provisioner.image.base import remove
 from provisioner.image.recipe import parse_recipe, read_data, read_recipe
-from provisioner.image.stage1 import scripts
 from tests.image.samples import CPU, DPU, IMAGES, NODE, RECIPE, VARIANTS
 
 FOLDERS, DATA = read_data(RECIPE)

@@ -13,7 +13,7 @@ from pathlib import Path
 import pytest
 
 from lab.tools import Tools
-from provisioner.image.build import BuildRequest, Built
+from provisioner.image.assembly.build import BuildRequest, Built
 from provisioner.image.finished.sign import SecretKey
 from provisioner.image.inputs import base_fingerprint
 from provisioner.node.image.initrd import after_layer, after_layers, before_layer, before_layers

@@ -22,7 +22,7 @@ from werkzeug import Request, Response
 
 from lab.machine.machine import EMULATED_KERNEL_ARGUMENTS, processors
 from lab.tools import Tools
-from provisioner.image.build import Built
+from provisioner.image.assembly.build import Built
 from provisioner.node.image.manifest import read_manifest
 from tests.emulator import Heard, emulator
 from tests.http_peer import HttpPeer, target

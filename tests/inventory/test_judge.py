@@ -10,8 +10,8 @@ import pytest
 from provisioner.api import Condition, Rack, Server
 from provisioner.api.machinery.codec import decode
 from provisioner.inventory.addresses.allocate import Holders
+from provisioner.inventory.addresses.judge import Judgement, ServerContext, judge
 from provisioner.inventory.counts import RackCounts, Tally, network_keys, overlapping_racks, rack_status
-from provisioner.inventory.judge import Judgement, ServerContext, judge
 from tests.api.objects import rack, server, subnet
 from tests.cluster.scanned_index import ScannedIndex
 

@@ -12,9 +12,9 @@ import pytest
 
 from provisioner.api.machinery.meta import rfc3339
 from provisioner.jobs.cluster_workloads import ClusterWorkloads
-from provisioner.jobs.ended import EndedJob
 from provisioner.jobs.ended_pods import SummarizeEnded, ended_gang, trim_ended_pod
 from provisioner.jobs.gangs import gang_of
+from provisioner.jobs.model.ended import EndedJob
 from provisioner.jobs.pod_workloads import SETTLED_AFTER
 from provisioner.jobs.pods import NOT_OVER, OVER, job_rules
 from tests.boot.fake_source import FakeSource

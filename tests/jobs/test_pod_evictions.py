@@ -7,10 +7,10 @@ from datetime import UTC, datetime
 from typing import Any
 
 from provisioner.jobs.budgets import DisruptionBudget, read_budget
+from provisioner.jobs.model.work import JobKind
 from provisioner.jobs.pod_evictions import EvictionPlan, plan_evictions, refused, still_there
 from provisioner.jobs.pod_jobs import find_jobs, gangs_of
 from provisioner.jobs.pods import job_rules, key_of
-from provisioner.jobs.work import JobKind
 from tests.jobs.pod_samples import GPU, budget, gang_member, pod, pool
 
 Body = dict[str, Any]

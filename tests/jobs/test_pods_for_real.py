@@ -10,11 +10,11 @@ from provisioner.api.machinery.errors import NotFound, Refused, Retryable
 from provisioner.api.machinery.meta import rfc3339
 from provisioner.cluster.client import Cluster
 from provisioner.cluster.resources import PODS
-from provisioner.jobs.ended import EndedJob
 from provisioner.jobs.ended_pods import SummarizeEnded, trim_ended_pod
+from provisioner.jobs.model.ended import EndedJob
+from provisioner.jobs.model.work import Workloads
 from provisioner.jobs.pods import NOT_OVER, OVER, job_rules
 from provisioner.jobs.selectors import parse_selector
-from provisioner.jobs.work import Workloads
 from tests.jobs.kubernetes_site import Site
 from tests.jobs.pod_samples import GPU, budget, gang_member, pod, pool
 from tests.jobs.test_selectors import BAD, LABELS, MATCHING, NOT_MATCHING

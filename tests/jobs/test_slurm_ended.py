@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from provisioner.jobs.ended import EndedJob
+from provisioner.jobs.model.ended import EndedJob
 from provisioner.jobs.slurm.looks import AHEAD_SECONDS, LATE_SECONDS, as_ended, last_ended, places_of
 from provisioner.jobs.slurm.objects import SlurmJob, read_job
 from tests.jobs.fake_slurmrestd import FakeSlurmrestds

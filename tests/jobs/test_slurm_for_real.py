@@ -19,7 +19,7 @@ from provisioner.api.servers.server import Server, ServerSpec
 from provisioner.cluster.client import Cluster
 from provisioner.cluster.resources import SECRETS
 from provisioner.jobs.cluster_workloads import ClusterWorkloads
-from provisioner.jobs.work import Job, Work
+from provisioner.jobs.model.work import Job, Work
 from tests.cluster.fake_events import FakeEvents
 from tests.jobs.pod_samples import pool
 from tests.jobs.slurm_site import PREFIX, SlurmSite

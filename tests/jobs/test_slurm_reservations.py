@@ -11,11 +11,11 @@ import pytest
 from provisioner.api.machinery.errors import Retryable
 from provisioner.api.pools.node_pool import NodePool
 from provisioner.api.pools.pool_settings import SlurmJobs
+from provisioner.jobs.model.work import NotReserved, SlurmReserved
 from provisioner.jobs.slurm.answers import Dialect, choose_dialect, read_offer
 from provisioner.jobs.slurm.objects import read_node
 from provisioner.jobs.slurm.reservations import HOLD
 from provisioner.jobs.slurm.workloads import SlurmWorkloads
-from provisioner.jobs.work import NotReserved, SlurmReserved
 from tests.jobs.fake_slurmrestd import RESERVES, VERSION, FakeSlurmrestds
 from tests.jobs.pod_samples import pool
 from tests.jobs.test_slurm_looks import PATH, Secrets

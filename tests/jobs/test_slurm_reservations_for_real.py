@@ -12,10 +12,10 @@ import pytest
 
 from provisioner.api.machinery.errors import Retryable
 from provisioner.api.pools.pool_settings import SlurmJobs
+from provisioner.jobs.model.work import SlurmReserved
 from provisioner.jobs.slurm.objects import SlurmReservation
 from provisioner.jobs.slurm.reservations import reservation_body
 from provisioner.jobs.slurm.workloads import SlurmWorkloads
-from provisioner.jobs.work import SlurmReserved
 from tests.jobs.pod_samples import pool
 from tests.jobs.slurm_site import PREFIX, SlurmSite
 

@@ -13,7 +13,7 @@ import pytest
 from lab.control_plane.plane import ControlPlane
 from provisioner.cluster.client import Cluster
 from provisioner.join.certificates.controller import Approver
-from provisioner.join.node_controller import NodePreparer
+from provisioner.join.nodes.node_controller import NodePreparer
 from tests.cluster.fake_events import FakeEvents
 from tests.join.world import Clock, World, connect_as_account, register
 

@@ -15,7 +15,7 @@ from provisioner.api.pools.node_pool import KubeletSettings, NodePool, NodePoolS
 from provisioner.api.servers.rack import Rack, RackSpec, Subnet
 from provisioner.api.servers.server import BMC, BootOrder, JoinStatus, PowerStatus, Server, ServerSpec, ServerStatus
 from provisioner.join.admission.request import JoinRequest, parse_join_request
-from provisioner.join.node_object import SERVER_UID_ANNOTATION
+from provisioner.join.nodes.node_object import SERVER_UID_ANNOTATION
 
 NOW = datetime(2026, 3, 1, 12, 0, 0, tzinfo=UTC)
 MAC = "52:54:00:12:34:56"

@@ -25,7 +25,7 @@ from provisioner.join.certificates.approve import (
     judge,
 )
 from provisioner.join.certificates.request import CertificateRequest, SubjectError, read_subject
-from provisioner.join.mint import BOOTSTRAP_GROUP
+from provisioner.join.tokens.mint import BOOTSTRAP_GROUP
 from tests.join.der import (
     ALTERNATIVE_NAME,
     AUTHORITY_INFORMATION,

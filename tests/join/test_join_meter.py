@@ -16,7 +16,7 @@ from provisioner.join.admission.admit import Challenged, Denied, NotYet
 from provisioner.join.admission.meter import REASONS, JoinMeter
 from provisioner.join.admission.request import JoinRequest
 from provisioner.join.admission.service import Answer
-from provisioner.join.mint import mint_token
+from provisioner.join.tokens.mint import mint_token
 from tests.join.samples import request
 
 

@@ -8,7 +8,7 @@ from datetime import timedelta
 import pytest
 
 from provisioner.api.machinery.meta import rfc3339
-from provisioner.join.mint import mint_token, token_id_of_user, token_secret, token_secret_name
+from provisioner.join.tokens.mint import mint_token, token_id_of_user, token_secret, token_secret_name
 from tests.join.samples import NOW
 
 

@@ -17,7 +17,7 @@ from provisioner.api.machinery.errors import Refused as RefusedByServer
 from provisioner.api.pools.node_pool import KubeletSettings, NodePool
 from provisioner.api.servers.rack import Rack
 from provisioner.cluster.resources import NODES, of
-from provisioner.join.node_object import (
+from provisioner.join.nodes.node_object import (
     MANAGER,
     CreateNode,
     NodeNameTaken,

@@ -7,8 +7,8 @@ from typing import Any
 import pytest
 
 from provisioner.cluster.resources import SECRETS
-from provisioner.join.mint import mint_token, token_secret
-from provisioner.join.stale_tokens import TokenCleaner, left_over
+from provisioner.join.tokens.mint import mint_token, token_secret
+from provisioner.join.tokens.stale_tokens import TokenCleaner, left_over
 from tests.join.world import World
 
 

@@ -34,7 +34,7 @@ from provisioner.join.admission.request import JoinRequest
 from provisioner.join.admission.service import Answer, JoinService
 from provisioner.join.certificates.approve import CLIENT_SIGNER
 from provisioner.join.certificates.controller import Approver
-from provisioner.join.node_controller import NodePreparer
+from provisioner.join.nodes.node_controller import NodePreparer
 from tests.cluster.fake_events import FakeEvents
 from tests.join import samples
 from tests.people import until

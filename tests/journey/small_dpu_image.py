@@ -12,6 +12,7 @@ import subprocess
 import tempfile
 from pathlib import Path
 
+from provisioner.image.assembly.stage1 import pack_stage1
 from provisioner.image.base import Base, install_stage1_modules
 from provisioner.image.finished import store
 from provisioner.image.finished.manifest import Layer, Manifest
@@ -20,7 +21,6 @@ from provisioner.image.inputs import Fingerprint
 from provisioner.image.mirror import choose_archives, read_sources
 from provisioner.image.plan import KEYRINGS, Choices
 from provisioner.image.recipe import Recipe
-from provisioner.image.stage1 import pack_stage1
 from provisioner.image.tools.foreign import ForeignPrograms
 from provisioner.image.tools.modules import KernelModules
 

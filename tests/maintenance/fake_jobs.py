@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from datetime import datetime
 
 from provisioner.api import NodePool, Server
-from provisioner.jobs.work import EvictionBlocked, Job, JobKind, NotReserved, SlurmDrained, SlurmReserved, Work
+from provisioner.jobs.model.work import EvictionBlocked, Job, JobKind, NotReserved, SlurmDrained, SlurmReserved, Work
 
 
 @dataclass

@@ -28,7 +28,7 @@ from provisioner.api.servers.dpu import DPU
 from provisioner.cluster.client import Cluster
 from provisioner.cluster.own_writes import BEHIND_SECONDS
 from provisioner.cluster.resources import NODES, ResourceType, of
-from provisioner.join.node_object import SERVER_UID_ANNOTATION
+from provisioner.join.nodes.node_object import SERVER_UID_ANNOTATION
 from provisioner.maintenance.controller import MaintenanceController
 from provisioner.maintenance.follow import MaintenanceInformers
 from tests.boot import objects

@@ -10,7 +10,7 @@ import pytest
 from provisioner.api.machinery.codec import encode
 from provisioner.api.nodes.maintenance import DISTURBING_PHASES, FINAL_PHASES, Maintenance
 from provisioner.api.pools.pool_settings import MaintenanceSettings
-from provisioner.maintenance.phases.budget import allowed_unavailable, asked_before, count_budget, part_of
+from provisioner.maintenance.model.budget import allowed_unavailable, asked_before, count_budget, part_of
 from tests.boot.objects import pool
 from tests.maintenance.samples import maintenance
 from tests.maintenance.situations import blocker

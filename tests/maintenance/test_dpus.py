@@ -15,16 +15,16 @@ from provisioner.api.machinery.meta import rfc3339
 from provisioner.api.nodes.maintenance import Requestor
 from provisioner.api.servers.dpu import DPU
 from provisioner.cluster.own_writes import OwnWrites
-from provisioner.jobs.work import Work
-from provisioner.maintenance.facts import HostView, MaintenanceFacts
+from provisioner.jobs.model.work import Work
 from provisioner.maintenance.follow import MaintenanceInformers, follow
-from provisioner.maintenance.phases.budget import Budget
+from provisioner.maintenance.model.budget import Budget
+from provisioner.maintenance.model.facts import HostView, MaintenanceFacts
+from provisioner.maintenance.model.steps import WriteStatus
 from provisioner.maintenance.phases.claiming import decide_draining
 from provisioner.maintenance.phases.waiting import decide_waiting
 from provisioner.maintenance.reads import IndexedCaches, gather, see
 from provisioner.maintenance.requests.intake import FileRequestor, Withdraw
 from provisioner.maintenance.requests.of_cards import DpuMaintenances, ask_for_cards, requestor_name
-from provisioner.maintenance.steps import WriteStatus
 from tests.boot.objects import condition
 from tests.maintenance.samples import maintenance, requestor
 from tests.maintenance.situations import NODE, blocker, facts, later, node, server

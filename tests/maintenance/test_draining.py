@@ -11,14 +11,14 @@ from provisioner.api import Server
 from provisioner.api.machinery.meta import rfc3339, rfc3339_micro
 from provisioner.api.nodes.contract import HOLD_REQUESTED
 from provisioner.api.nodes.maintenance import RELEASE_FINALIZER, MaintenanceStatus, SlurmDrain
-from provisioner.jobs.work import Job, SlurmDrained, Work
+from provisioner.jobs.model.work import Job, SlurmDrained, Work
 from provisioner.maintenance.decide import cannot_be_taken_back, decide
-from provisioner.maintenance.facts import MaintenanceFacts
-from provisioner.maintenance.phases.budget import Budget
+from provisioner.maintenance.model.budget import Budget
+from provisioner.maintenance.model.facts import MaintenanceFacts
+from provisioner.maintenance.model.steps import CloseSlurm, Evict, NeedBudget, NeedId, SetTaint, Wait, WriteStatus
 from provisioner.maintenance.phases.claiming import after_eviction, closed, decide_draining, not_reserved
-from provisioner.maintenance.phases.verdict import read_verdict
 from provisioner.maintenance.status.record import note
-from provisioner.maintenance.steps import CloseSlurm, Evict, NeedBudget, NeedId, SetTaint, Wait, WriteStatus
+from provisioner.maintenance.status.verdict import read_verdict
 from provisioner.rules.requests import merge
 from tests.maintenance.samples import NOON, requestor
 from tests.maintenance.situations import facts, later, node, pool, server

@@ -11,11 +11,11 @@ from provisioner.api.machinery.meta import rfc3339, rfc3339_micro
 from provisioner.api.nodes.maintenance import RELEASE_FINALIZER, Requestor
 from provisioner.api.servers.server import BootOrder, PowerStatus, Verification
 from provisioner.maintenance.decide import decide
-from provisioner.maintenance.facts import MaintenanceFacts
-from provisioner.maintenance.phases.budget import Budget
+from provisioner.maintenance.model.budget import Budget
+from provisioner.maintenance.model.facts import MaintenanceFacts
+from provisioner.maintenance.model.steps import WriteStatus
 from provisioner.maintenance.phases.ends import find_end
 from provisioner.maintenance.phases.new_boot import earlier_boot, new_boot
-from provisioner.maintenance.steps import WriteStatus
 from tests.boot import objects
 from tests.maintenance.samples import NOON, maintenance, requestor
 from tests.maintenance.situations import BOOT, DIGEST, NEW_BOOT, NODE, attempt, facts, later, node, server

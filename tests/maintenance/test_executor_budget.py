@@ -33,7 +33,7 @@ def test_a_vanished_node_gives_its_slot_back(cluster: Cluster, controller_accoun
 
 
 def test_a_node_that_cannot_be_emptied_gives_its_slot_back_after_its_time(plane: Plane) -> None:
-    from provisioner.jobs.work import EvictionBlocked
+    from provisioner.jobs.model.work import EvictionBlocked
 
     plane.file(1, {"name": "user-alice", "action": "Reboot", "policy": "Now"})
     plane.jobs.jobs = [job("web/front")]

@@ -12,7 +12,7 @@ from provisioner.api.machinery.codec import to_json
 from provisioner.api.machinery.meta import rfc3339
 from provisioner.api.nodes.contract import REBOOT_REQUESTED
 from provisioner.cluster.client import Cluster
-from provisioner.jobs.work import Work
+from provisioner.jobs.model.work import Work
 from tests.maintenance.fake_jobs import FakeJobs, job
 from tests.maintenance.plane import Plane
 

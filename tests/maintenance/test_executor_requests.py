@@ -19,7 +19,7 @@ from provisioner.api.nodes.contract import (
     REQUEST_REFUSED,
 )
 from provisioner.cluster.resources import of
-from provisioner.maintenance.phases.verdict import read_verdict
+from provisioner.maintenance.status.verdict import read_verdict
 from tests.maintenance.executor_steps import PassedOn, finish, go_to_reboot
 from tests.maintenance.fake_jobs import job
 from tests.maintenance.plane import Plane
@@ -204,7 +204,7 @@ def test_what_is_not_understood_is_refused_on_the_node_and_nothing_is_done(plane
 
 
 def test_a_held_node_is_not_disturbed_and_goes_back_if_it_was_claimed(plane: Plane) -> None:
-    from provisioner.jobs.work import EvictionBlocked
+    from provisioner.jobs.model.work import EvictionBlocked
 
     plane.jobs.jobs = [job()]
     plane.jobs.held = (EvictionBlocked(kind="Pod", name="ml/training", message="is ending"),)

@@ -7,8 +7,8 @@ from typing import Any
 from provisioner.api.machinery.meta import rfc3339
 from provisioner.api.nodes.contract import DRAIN_IN_PROGRESS, MAINTENANCE_PLANNED
 from provisioner.api.nodes.facts import BootIntent
+from provisioner.maintenance.model.steps import SetIntent, SetNodeConditions, SetTaint
 from provisioner.maintenance.phases.release import find_leftover
-from provisioner.maintenance.steps import SetIntent, SetNodeConditions, SetTaint
 from tests.maintenance.plane import Plane
 from tests.maintenance.situations import BOOT, DIGEST, NODE, node
 

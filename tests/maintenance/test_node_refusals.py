@@ -13,11 +13,24 @@ from provisioner.api.machinery.meta import parse_time
 from provisioner.api.nodes.facts import BootIntent
 from provisioner.api.nodes.maintenance import RELEASE_FINALIZER, MaintenanceStatus
 from provisioner.maintenance.decide import decide
-from provisioner.maintenance.facts import MaintenanceFacts
-from provisioner.maintenance.node_refusals import LAST_RETRY_SECONDS, LASTING_SECONDS, NodeRefusals, NodeWriteRefusal
-from provisioner.maintenance.phases.budget import Budget
+from provisioner.maintenance.model.budget import Budget
+from provisioner.maintenance.model.facts import MaintenanceFacts
+from provisioner.maintenance.model.node_refusals import (
+    LAST_RETRY_SECONDS,
+    LASTING_SECONDS,
+    NodeRefusals,
+    NodeWriteRefusal,
+)
+from provisioner.maintenance.model.steps import (
+    NodeWrite,
+    SetIntent,
+    SetNodeConditions,
+    SetTaint,
+    Step,
+    Wait,
+    WriteStatus,
+)
 from provisioner.maintenance.status.record import judge
-from provisioner.maintenance.steps import NodeWrite, SetIntent, SetNodeConditions, SetTaint, Step, Wait, WriteStatus
 from tests.maintenance.samples import NOON, requestor
 from tests.maintenance.situations import facts, later, node
 from tests.maintenance.test_rebooting import trying

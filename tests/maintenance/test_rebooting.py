@@ -11,12 +11,12 @@ from provisioner.api.machinery.meta import rfc3339
 from provisioner.api.nodes.facts import BootReport
 from provisioner.api.pools.pool_settings import VerificationSettings
 from provisioner.api.servers.server import CheckResult, PowerStatus, Verification
-from provisioner.jobs.work import Work
-from provisioner.maintenance.facts import MaintenanceFacts
+from provisioner.jobs.model.work import Work
+from provisioner.maintenance.model.facts import MaintenanceFacts
+from provisioner.maintenance.model.steps import NeedId, SetIntent, SetTaint, Step, Wait, WriteStatus
 from provisioner.maintenance.phases.rebooting import decide_rebooting
-from provisioner.maintenance.phases.verdict import read_verdict
 from provisioner.maintenance.phases.verifying import decide_verifying
-from provisioner.maintenance.steps import NeedId, SetIntent, SetTaint, Step, Wait, WriteStatus
+from provisioner.maintenance.status.verdict import read_verdict
 from provisioner.power.preflight import what_differs
 from provisioner.rules.bootability import find_without_image
 from provisioner.rules.stage_timeouts import method_timeout_seconds

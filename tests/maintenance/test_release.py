@@ -8,9 +8,9 @@ import pytest
 
 from provisioner.api.machinery.meta import Condition, rfc3339
 from provisioner.api.nodes.contract import REBOOT_REQUESTED
+from provisioner.maintenance.model.steps import SetNodeConditions
 from provisioner.maintenance.phases.release import decide_release
-from provisioner.maintenance.phases.verdict import Verdict
-from provisioner.maintenance.steps import SetNodeConditions
+from provisioner.maintenance.status.verdict import Verdict
 from tests.maintenance.samples import NOON, requestor
 from tests.maintenance.situations import facts, later, node
 

@@ -13,11 +13,21 @@ from provisioner.api.machinery.meta import rfc3339, rfc3339_micro
 from provisioner.api.nodes.contract import HOLD_REQUESTED
 from provisioner.api.nodes.maintenance import DISTURBING_PHASES, RELEASE_FINALIZER, Requestor, SlurmDrain, TimelineEntry
 from provisioner.api.pools.pool_settings import JobSettings, SlurmJobs
-from provisioner.jobs.work import Work
+from provisioner.jobs.model.work import Work
 from provisioner.maintenance.decide import decide, needs_look
-from provisioner.maintenance.facts import MaintenanceFacts
-from provisioner.maintenance.node_refusals import NodeWriteRefusal
-from provisioner.maintenance.phases.budget import Budget, part_of
+from provisioner.maintenance.model.budget import Budget, part_of
+from provisioner.maintenance.model.facts import MaintenanceFacts
+from provisioner.maintenance.model.node_refusals import NodeWriteRefusal
+from provisioner.maintenance.model.steps import (
+    CloseSlurm,
+    NeedBudget,
+    ReopenSlurm,
+    SetIntent,
+    SetTaint,
+    Step,
+    Wait,
+    WriteStatus,
+)
 from provisioner.maintenance.phases.claiming import decide_claiming, decide_draining
 from provisioner.maintenance.phases.ends import find_end
 from provisioner.maintenance.phases.kept_drain import decide_kept
@@ -31,16 +41,6 @@ from provisioner.maintenance.phases.waiting import (
 )
 from provisioner.maintenance.requests.effective import effective, may_interrupt, protected_jobs
 from provisioner.maintenance.status.record import judge, note
-from provisioner.maintenance.steps import (
-    CloseSlurm,
-    NeedBudget,
-    ReopenSlurm,
-    SetIntent,
-    SetTaint,
-    Step,
-    Wait,
-    WriteStatus,
-)
 from provisioner.rules.requests import merge
 from tests.boot import objects
 from tests.maintenance.fake_jobs import job

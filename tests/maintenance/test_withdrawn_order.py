@@ -32,7 +32,7 @@ from provisioner.boot.orders.controller import BootController
 from provisioner.boot.orders.informers import BootInformers
 from provisioner.cluster.client import Cluster
 from provisioner.cluster.resources import NODES, of
-from provisioner.join.node_controller import NodePreparer
+from provisioner.join.nodes.node_controller import NodePreparer
 from provisioner.maintenance.controller import MaintenanceController
 from provisioner.maintenance.follow import MaintenanceInformers
 from tests.api.objects import IMAGE_JUDGED

@@ -15,7 +15,7 @@ from typing import Any
 from prometheus_client import generate_latest
 from prometheus_client.core import Metric
 
-from provisioner.boot.dhcp.tally import Tally
+from provisioner.boot.dhcp.responder.tally import Tally
 from provisioner.boot.dhcp.workers.supervisor import WorkerStates
 from provisioner.boot.host.metrics import told_of_boot_host
 from provisioner.boot.metrics.families import FamiliesCollector

@@ -13,7 +13,7 @@ from provisioner.api.machinery.meta import rfc3339
 from provisioner.api.pools.pool_settings import JobSettings, SlurmJobs
 from provisioner.api.pools.upgrade_strategy import Canary, Stragglers, UpgradeStrategy
 from provisioner.cluster.resources import of
-from provisioner.jobs.work import Job, Work
+from provisioner.jobs.model.work import Job, Work
 from provisioner.rollout.course import set_course
 from provisioner.rollout.fleet import Member, Occupancy, PoolSnapshot
 from provisioner.rollout.members import make_fleet, make_member, occupancy_of

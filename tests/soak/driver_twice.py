@@ -13,7 +13,7 @@ import tempfile
 import time
 from pathlib import Path
 
-from provisioner.image.driver.sign import generate_module_key
+from provisioner.image.module_signing import generate_module_key
 from tests.image.driver.real import build_real, digests
 from tests.tools import CACHE
 

@@ -14,7 +14,7 @@ from playwright.sync_api import Browser, Page
 
 from provisioner.cli.service.web_words import WordsOfCommands
 from provisioner.web.caches import WebCaches
-from provisioner.web.service import Listening, WebService
+from provisioner.web.pages.service import Listening, WebService
 from tests.web.browser import Quiet, a_browser
 from tests.web.fake_source import FakeSource, fake_caches
 from tests.web.made_up_fleet import MadeUpFleet, make_fleet

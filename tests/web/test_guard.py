@@ -11,8 +11,8 @@ from flask.testing import FlaskClient
 
 from provisioner.cli.service.web_words import WordsOfCommands
 from provisioner.web.access.guard import COOKIE, LOOPBACK_HOSTS
+from provisioner.web.pages.service import Listening, WebService
 from provisioner.web.pages.session import local
-from provisioner.web.service import Listening, WebService
 from tests.web.fake_source import fake_caches
 from tests.web.made_up_fleet import make_fleet
 from tests.web.test_gate import ADA, FakeReviews

@@ -22,7 +22,7 @@ from provisioner.cluster.resources import LEASES
 from provisioner.cluster.source import Source
 from provisioner.rollout.borrowed import lending_of
 from provisioner.web.pages.pools import bars
-from provisioner.web.service import MOST_SENT_BYTES, UNREAD_SECONDS, Listening, WebService, listen_at
+from provisioner.web.pages.service import MOST_SENT_BYTES, UNREAD_SECONDS, Listening, WebService, listen_at
 from provisioner.web.shared import Shared
 from provisioner.web.viewers import TooMany, Viewers
 from tests.web.conftest import Served, served

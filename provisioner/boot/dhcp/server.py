@@ -14,10 +14,10 @@ import structlog
 
 from provisioner.api.servers.rack import Rack
 from provisioner.api.servers.server import Server
-from provisioner.boot.dhcp.inventory import Delta, Inventory
 from provisioner.boot.dhcp.model.config import DhcpConfig
 from provisioner.boot.dhcp.model.sighting import Observation, observe
-from provisioner.boot.dhcp.tally import Tally
+from provisioner.boot.dhcp.responder.inventory import Delta, Inventory
+from provisioner.boot.dhcp.responder.tally import Tally
 from provisioner.boot.dhcp.workers.protocol import Traced, TracedPacket, WorkerReport
 from provisioner.boot.dhcp.workers.supervisor import WorkerStates, WorkerSupervisor
 

@@ -9,12 +9,12 @@ from typing import Final
 
 from provisioner.api import Rack, Server
 from provisioner.api.machinery.errors import Refused
-from provisioner.boot.dhcp.discovery import LentAddresses
-from provisioner.boot.dhcp.inventory import Inventory
 from provisioner.boot.dhcp.model.subnet import ServedSubnet, SubnetKey
-from provisioner.boot.dhcp.respond import respond
-from provisioner.boot.dhcp.table import ReplyTable
-from provisioner.boot.dhcp.verdicts import verdict_words
+from provisioner.boot.dhcp.responder.discovery import LentAddresses
+from provisioner.boot.dhcp.responder.inventory import Inventory
+from provisioner.boot.dhcp.responder.respond import respond
+from provisioner.boot.dhcp.responder.table import ReplyTable
+from provisioner.boot.dhcp.responder.verdicts import verdict_words
 from provisioner.boot.dhcp.wire import options as opt
 from provisioner.boot.dhcp.wire.describe import DescribedMessage, describe_message
 from provisioner.boot.dhcp.wire.packet import NO_ADDRESS

@@ -9,8 +9,8 @@ from typing import Final, Protocol, get_args
 
 from prometheus_client.core import Metric
 
-from provisioner.boot.dhcp.inventory import DropReason
-from provisioner.boot.dhcp.tally import WAIT_SECONDS, Tally
+from provisioner.boot.dhcp.responder.inventory import DropReason
+from provisioner.boot.dhcp.responder.tally import WAIT_SECONDS, Tally
 from provisioner.boot.dhcp.wire import options as opt
 from provisioner.boot.dhcp.wire.client import DhcpClient
 from provisioner.boot.dhcp.wire.packet import Malformed

@@ -15,8 +15,8 @@ from provisioner.cli.restore.review import Past, ReviewFinding, denied_credentia
 from provisioner.cluster.client import BUSY_SECONDS, Cluster, Object
 from provisioner.cluster.resources import CSRS, LEASES, NODE_LEASES, NODES, SECRETS, of
 from provisioner.join.certificates.request import trim_request
-from provisioner.join.mint import SERVER_LABEL, TOKEN_NAMESPACE
-from provisioner.join.node_object import trim_node
+from provisioner.join.nodes.node_object import trim_node
+from provisioner.join.tokens.mint import SERVER_LABEL, TOKEN_NAMESPACE
 from provisioner.rules.liveness import trim_lease
 
 MOST_LINES = 20

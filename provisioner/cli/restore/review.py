@@ -15,7 +15,7 @@ from provisioner.api.nodes.contract import MAINTENANCE_TAINT, VERIFICATION_TAINT
 from provisioner.api.nodes.maintenance import FINAL_PHASES
 from provisioner.cluster.source import conditions_of
 from provisioner.join.certificates.request import read_request
-from provisioner.join.mint import SERVER_LABEL
+from provisioner.join.tokens.mint import SERVER_LABEL
 from provisioner.rules.boot_order import is_settled
 from provisioner.rules.liveness import renewed_time
 

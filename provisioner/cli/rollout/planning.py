@@ -20,8 +20,8 @@ from provisioner.cluster.events import EventType
 from provisioner.cluster.resources import PODS
 from provisioner.cluster.source import Snapshot
 from provisioner.jobs.cluster_workloads import ClusterWorkloads
+from provisioner.jobs.model.work import Work, Workloads
 from provisioner.jobs.pods import NOT_OVER, trim_pod
-from provisioner.jobs.work import Work, Workloads
 from provisioner.rollout.course import Course, count_states, set_course, stop_at_failures
 from provisioner.rollout.fleet import Occupancy, PoolSnapshot
 from provisioner.rollout.forecast import Forecast, make_forecast

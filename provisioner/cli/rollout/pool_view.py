@@ -16,7 +16,7 @@ from provisioner.api.pools.rollout_status import RolloutStatus
 from provisioner.cli.kubectl.failing import BadInput, hinting_at
 from provisioner.cluster.client import Cluster
 from provisioner.cluster.resources import NODES, of
-from provisioner.join.node_object import trim_node
+from provisioner.join.nodes.node_object import trim_node
 from provisioner.rollout.borrowed import Lending, lending_of
 from provisioner.rollout.members import is_member, order_of, retried_moment
 from provisioner.rollout.standing import MemberFacts, judge_standing, read_sign, target_of

@@ -23,7 +23,7 @@ from provisioner.cluster.informer import Informer
 from provisioner.cluster.resources import NODES, of
 from provisioner.cluster.source import look_up
 from provisioner.cluster.trim import without_managed_fields
-from provisioner.join.node_object import trim_node
+from provisioner.join.nodes.node_object import trim_node
 from provisioner.rollout.borrowed import lending_of
 
 LEAST_SECONDS: Final = 0.5

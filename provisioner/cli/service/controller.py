@@ -89,7 +89,7 @@ def controller(
     from provisioner.cluster.metrics import Meters
     from provisioner.cluster.process import Process
     from provisioner.health.look import ALL_CHECKS
-    from provisioner.maintenance.phases.verdict import FINAL_PHASE_OF
+    from provisioner.maintenance.status.verdict import FINAL_PHASE_OF
 
     groups = _groups(chosen)
     meters = Meters(causes=FINAL_PHASE_OF.items(), checks=ALL_CHECKS, groups=groups)

@@ -22,15 +22,15 @@ from provisioner.cli.service.image_trust import revoke, sign
 from provisioner.cli.service.image_uki import uki
 from provisioner.cluster.client import Cluster
 from provisioner.cluster.resources import of
-from provisioner.image.build import PHASES, BuildRequest, build_image
+from provisioner.image.assembly.build import PHASES, BuildRequest, build_image
 from provisioner.image.containerd.archive import parse_pinned
 from provisioner.image.driver.plan import plan_driver
-from provisioner.image.driver.sign import generate_module_key, read_module_key, write_module_key
 from provisioner.image.finished.check import check_image
 from provisioner.image.finished.manifest import SIGNATURE
 from provisioner.image.finished.publish import publish_image
 from provisioner.image.finished.sign import SecretKey, read_public_key, read_public_keys, read_secret_key, write_keys
 from provisioner.image.mirror import choose_archives, read_sources
+from provisioner.image.module_signing import generate_module_key, read_module_key, write_module_key
 from provisioner.image.plan import Choices, bootstrap_command, describe
 from provisioner.image.recipe import read_recipe
 from provisioner.image.retention.signers import SignedBy, find_signers

@@ -47,9 +47,9 @@ from provisioner.jobs.ended_pods import trim_ended_pod
 from provisioner.jobs.pods import NOT_OVER, OVER, trim_pod
 from provisioner.join.certificates.approve import CLIENT_SIGNER, SERVING_SIGNER
 from provisioner.join.certificates.request import trim_request
-from provisioner.join.node_object import trim_node
+from provisioner.join.nodes.node_object import trim_node
 from provisioner.network.control.grants import DPU_LABEL
-from provisioner.network.control.informers import trim_group
+from provisioner.network.control.records.informers import trim_group
 from provisioner.rules.liveness import trim_lease
 
 

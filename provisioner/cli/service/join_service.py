@@ -28,7 +28,7 @@ from provisioner.join.admission.tpm.verifier import TpmVerifier
 from provisioner.join.admission.tpm.wire import TYPE
 from provisioner.join.admission.web import join_blueprint
 from provisioner.join.challenge_keys import ChallengeKeySource
-from provisioner.join.mint import mint_token
+from provisioner.join.tokens.mint import mint_token
 from provisioner.rules.rate import known_by_address
 
 log = structlog.get_logger()

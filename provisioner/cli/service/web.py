@@ -72,7 +72,7 @@ def web(
     from provisioner.cluster.client import Cluster
     from provisioner.web.access.guard import LOOPBACK_HOSTS
     from provisioner.web.caches import follow_cluster
-    from provisioner.web.service import Listening, WebService
+    from provisioner.web.pages.service import Listening, WebService
 
     with_tokens = authentication == "token"
     if not with_tokens and not ip_address(place[0]).is_loopback:

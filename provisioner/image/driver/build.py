@@ -20,12 +20,12 @@ from provisioner.image.driver.layer import index, install_files
 from provisioner.image.driver.obtain import Obtained, obtain
 from provisioner.image.driver.packages import Terms, terms_of, unpack, upstream, with_files
 from provisioner.image.driver.plan import WantedDriver
-from provisioner.image.driver.recipe import DriverRecipe
-from provisioner.image.driver.sign import ModuleKey, split, verify_module
 from provisioner.image.driver.trim import clear_setuid, firmware_rules, keep, lay_out, must_have_targets
+from provisioner.image.driver_recipe import DriverRecipe
 from provisioner.image.gates.packages import records
 from provisioner.image.gates.packages.installed import InstalledPackage
 from provisioner.image.gates.packages.records import Records
+from provisioner.image.module_signing import ModuleKey, split, verify_module
 from provisioner.image.plan import Choices
 from provisioner.image.recipe import Recipe
 from provisioner.image.tools.command import clean_environment

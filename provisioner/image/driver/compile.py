@@ -12,7 +12,7 @@ from provisioner.api.servers.server import Architecture
 from provisioner.image.driver.obtain import Obtained
 from provisioner.image.driver.packages import unpack
 from provisioner.image.driver.plan import COMPILED, compile_command, compile_environment
-from provisioner.image.driver.recipe import ModuleSource, Replacement
+from provisioner.image.driver_recipe import ModuleSource, Replacement
 from provisioner.image.tools.command import run
 from provisioner.image.tools.foreign import ForeignPrograms
 

@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from pathlib import Path, PurePosixPath
 
 from provisioner.api.machinery.errors import NeedsHuman
-from provisioner.image.driver.recipe import DriverRecipe
+from provisioner.image.driver_recipe import DriverRecipe
 from provisioner.image.root import copy_tree
 from provisioner.image.tools.command import run
 from provisioner.image.tools.foreign import ForeignPrograms

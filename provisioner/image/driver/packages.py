@@ -9,8 +9,8 @@ from fnmatch import fnmatchcase
 from pathlib import Path
 
 from provisioner.api.machinery.errors import NeedsHuman
-from provisioner.image.driver.recipe import FileMove, Licence
 from provisioner.image.driver.trim import moved
+from provisioner.image.driver_recipe import FileMove, Licence
 from provisioner.image.gates.packages.records import Records, describe_package
 from provisioner.image.tools.command import run
 

@@ -7,7 +7,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from pathlib import Path, PurePosixPath
 
-from provisioner.image.driver.recipe import RELEASE, DriverRecipe, DriverSource, ModuleSource
+from provisioner.image.driver_recipe import RELEASE, DriverRecipe, DriverSource, ModuleSource
 from provisioner.image.mirror import AptSource as Archive
 from provisioner.image.plan import DEBS, KEYRINGS, Choices
 from provisioner.image.tools.command import clean_environment

@@ -11,7 +11,7 @@ from fnmatch import fnmatchcase
 from pathlib import Path
 
 from provisioner.api.machinery.errors import NeedsHuman
-from provisioner.image.driver.recipe import FileMove, Firmware
+from provisioner.image.driver_recipe import FileMove, Firmware
 from provisioner.image.tools.tables import RecipeGroup
 
 _MERGED = ("bin", "lib", "lib64", "sbin")

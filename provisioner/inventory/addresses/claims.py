@@ -26,8 +26,8 @@ from provisioner.cluster.client import Cluster
 from provisioner.cluster.controller import Controller
 from provisioner.cluster.resources import of
 from provisioner.cluster.source import Source
+from provisioner.inventory.addresses.judge import Judgement
 from provisioner.inventory.addresses.subnets import FreeAddresses
-from provisioner.inventory.judge import Judgement
 
 log = structlog.get_logger(__name__)
 

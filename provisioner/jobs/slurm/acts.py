@@ -8,12 +8,12 @@ from typing import Final, get_args
 import structlog
 
 from provisioner.api.pools.pool_settings import SlurmJobs, WarningSignal
+from provisioner.jobs.model.work import NotReserved
 from provisioner.jobs.slurm.answers import PERSON_SECONDS, SlurmFailed, SlurmNoAnswer
 from provisioner.jobs.slurm.jobs import NodeJobs, with_requeue, with_warning
 from provisioner.jobs.slurm.objects import SlurmJob, SlurmNode, SlurmReservation
 from provisioner.jobs.slurm.reservations import begin_no_sooner, find_reservation, is_as_wanted, reservation_body
 from provisioner.jobs.slurm.rest import SlurmRest
-from provisioner.jobs.work import NotReserved
 
 log = structlog.get_logger()
 

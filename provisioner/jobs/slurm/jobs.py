@@ -9,9 +9,9 @@ from datetime import datetime, timedelta
 from typing import Final
 
 from provisioner.api.machinery.meta import parse_time, rfc3339
+from provisioner.jobs.model.work import EvictionBlocked, Job
 from provisioner.jobs.slurm.hostlist import expand
 from provisioner.jobs.slurm.objects import SlurmJob, SlurmNode
-from provisioner.jobs.work import EvictionBlocked, Job
 
 KILL_WAIT: Final = timedelta(seconds=35)
 """Slurm's default KillWait, and a little: so long the processes of requeued jobs may take, unseen by Slurm."""

@@ -16,14 +16,14 @@ from typing import Final
 
 from provisioner.api.machinery.errors import Retryable
 from provisioner.api.machinery.meta import rfc3339
-from provisioner.jobs.ended import EndedJob
+from provisioner.jobs.model.ended import EndedJob
+from provisioner.jobs.model.work import Job
 from provisioner.jobs.slurm.answers import SlurmFailed
 from provisioner.jobs.slurm.connections import Key
 from provisioner.jobs.slurm.hostlist import count, expand
 from provisioner.jobs.slurm.jobs import NodeJobs, Unplaced, as_job, held_by_kill_wait, requeued_from, sort_jobs
 from provisioner.jobs.slurm.objects import MAX_PLACES, SlurmJob, SlurmNode
 from provisioner.jobs.slurm.rest import SlurmRest
-from provisioner.jobs.work import Job
 from provisioner.outbound.bulkhead import NoRoom
 from provisioner.outbound.turns import Turn
 

@@ -1,4 +1,4 @@
-"""Slurm's part of `provisioner.jobs.work.Workloads`: its jobs seen, warned and ended; its nodes drained and resumed.
+"""Slurm's part of `provisioner.jobs.model.work.Workloads`: its jobs seen, warned and ended; nodes drained and resumed.
 
 A drain belongs to whoever set it. Slurm has no compare-and-set, so that each change is preceded by a look, and followed
 by another one that says what came of it.
@@ -20,7 +20,8 @@ import structlog
 from provisioner.api.pools.node_pool import NodePool
 from provisioner.api.pools.pool_settings import SlurmJobs
 from provisioner.cluster.client import Cluster
-from provisioner.jobs.ended import EndedJob, no_later_than
+from provisioner.jobs.model.ended import EndedJob, no_later_than
+from provisioner.jobs.model.work import EvictionBlocked, Job, JobKind, SlurmDrained, SlurmReserved
 from provisioner.jobs.slurm.acts import (
     delete_reservation,
     end_jobs,
@@ -36,7 +37,6 @@ from provisioner.jobs.slurm.jobs import NodeJobs, as_job, describe, jobs_of_node
 from provisioner.jobs.slurm.looks import PollFailure, SlurmCluster, SlurmLooks
 from provisioner.jobs.slurm.objects import SlurmNode
 from provisioner.jobs.slurm.reservations import maintenance_of, reservation_name
-from provisioner.jobs.work import EvictionBlocked, Job, JobKind, SlurmDrained, SlurmReserved
 from provisioner.outbound.bulkhead import Bulkhead
 from provisioner.outbound.lanes import Lanes
 

@@ -33,7 +33,7 @@ from provisioner.join.admission.attestation import (
 from provisioner.join.admission.origin import find_elsewhere
 from provisioner.join.admission.request import JoinRequest
 from provisioner.join.admission.successor import find_successor
-from provisioner.join.node_object import SERVER_UID_ANNOTATION
+from provisioner.join.nodes.node_object import SERVER_UID_ANNOTATION
 from provisioner.rules.assigned_image import joining_image_name
 from provisioner.rules.boot_order import is_by_agent, is_by_bmc
 from provisioner.rules.bootability import REMEDY, find_distrusted, find_unaccepted, find_unjudged, find_without_pool

@@ -9,7 +9,7 @@ from typing import Any
 from provisioner.api.machinery.values import Secret
 from provisioner.api.pools.numa_alignment import NumaAlignment
 from provisioner.join.admission.seal import Seal, sealed_to_wire
-from provisioner.join.mint import MAX_TOKEN_TTL_SECONDS
+from provisioner.join.tokens.mint import MAX_TOKEN_TTL_SECONDS
 
 
 @dataclass(frozen=True, kw_only=True)

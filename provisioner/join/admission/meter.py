@@ -14,7 +14,7 @@ from provisioner.join.admission.admit import Challenged, Denied, NotYet
 from provisioner.join.admission.request import JoinRequest
 from provisioner.join.admission.service import Answer
 from provisioner.join.admission.web import Joins
-from provisioner.join.mint import BootstrapToken
+from provisioner.join.tokens.mint import BootstrapToken
 
 REASONS: Final = {
     "admitted": ("",),

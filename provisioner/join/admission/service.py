@@ -51,14 +51,14 @@ from provisioner.join.admission.kubelet_configuration import kubelet_configurati
 from provisioner.join.admission.request import JoinRequest
 from provisioner.join.admission.status import SERVICE_MANAGER, claim, evidence_words, note
 from provisioner.join.admission.vouched import vouch
-from provisioner.join.mint import (
+from provisioner.join.nodes.recording import regarding_server
+from provisioner.join.tokens.mint import (
     TOKEN_NAMESPACE,
     BootstrapToken,
     mint_token,
     token_secret,
     token_secret_name,
 )
-from provisioner.join.recording import regarding_server
 from provisioner.rules.assigned_image import joining_image_name
 from provisioner.rules.boot_order import is_by_bmc
 from provisioner.rules.dpus import hosts

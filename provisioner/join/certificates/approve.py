@@ -28,8 +28,8 @@ from provisioner.join.certificates.request import (
     common_names,
     read_subject,
 )
-from provisioner.join.mint import BOOTSTRAP_GROUP, token_id_of_user
-from provisioner.join.node_object import SERVER_UID_ANNOTATION
+from provisioner.join.nodes.node_object import SERVER_UID_ANNOTATION
+from provisioner.join.tokens.mint import BOOTSTRAP_GROUP, token_id_of_user
 from provisioner.rules.boot_order import is_to_end
 
 CLIENT_SIGNER: Final = "kubernetes.io/kube-apiserver-client-kubelet"

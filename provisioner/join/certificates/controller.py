@@ -48,8 +48,8 @@ from provisioner.join.certificates.request import (
     issued_credential,
     read_request,
 )
-from provisioner.join.mint import TOKEN_NAMESPACE, token_id_of_user, token_secret_name
-from provisioner.join.recording import regarding_server
+from provisioner.join.nodes.recording import regarding_server
+from provisioner.join.tokens.mint import TOKEN_NAMESPACE, token_id_of_user, token_secret_name
 
 log = structlog.get_logger()
 

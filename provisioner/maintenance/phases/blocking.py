@@ -9,7 +9,7 @@ from provisioner.api.machinery.backoff import backoff_seconds, unspread
 from provisioner.api.machinery.meta import parse_time, rfc3339
 from provisioner.api.machinery.wording import quantity
 from provisioner.api.nodes.maintenance import TimelineEntry
-from provisioner.maintenance.facts import MaintenanceFacts, host_obstacle, image_obstacle
+from provisioner.maintenance.model.facts import MaintenanceFacts, host_obstacle, image_obstacle
 from provisioner.maintenance.phases.reboot_methods import explain_no_method, possible_methods
 from provisioner.maintenance.requests.effective import may_interrupt, protected_jobs
 from provisioner.maintenance.status.record import Blocked, is_over

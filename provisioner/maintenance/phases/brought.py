@@ -10,7 +10,7 @@ from datetime import datetime, timedelta
 from provisioner.api.machinery.conditions import find_condition, is_true
 from provisioner.api.machinery.meta import parse_time
 from provisioner.api.servers.boot_stage import is_late
-from provisioner.maintenance.facts import MaintenanceFacts
+from provisioner.maintenance.model.facts import MaintenanceFacts
 from provisioner.maintenance.status.record import Blocked
 from provisioner.rules.boot_order import is_ordered_boot, is_settled
 from provisioner.rules.requests import asked_time, is_before

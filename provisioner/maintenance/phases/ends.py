@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from provisioner.api.machinery.meta import parse_time
 from provisioner.api.nodes.maintenance import DISTURBING_PHASES, Maintenance
-from provisioner.maintenance.facts import MaintenanceFacts
+from provisioner.maintenance.model.facts import MaintenanceFacts
 from provisioner.maintenance.phases.brought import is_brought
-from provisioner.maintenance.phases.verdict import Cause
+from provisioner.maintenance.status.verdict import Cause
 from provisioner.rules.requests import NodeRequest, answered_until, asked_time, is_before
 
 End = tuple[Cause, str]

@@ -9,7 +9,7 @@ from typing import Final
 
 from provisioner.api.machinery.conditions import find_condition
 from provisioner.api.nodes.maintenance import AGENT_METHODS
-from provisioner.maintenance.facts import MaintenanceFacts
+from provisioner.maintenance.model.facts import MaintenanceFacts
 from provisioner.rules.boot_order import joined_boot_id
 
 NOT_ORDERED: Final = "the boot controller has not ordered the boot yet"

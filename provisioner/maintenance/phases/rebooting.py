@@ -17,11 +17,11 @@ from provisioner.api.nodes.maintenance import (
     RebootAttempt,
     RebootMethod,
 )
-from provisioner.jobs.work import Job
-from provisioner.maintenance.facts import MaintenanceFacts, attempt_obstacle, taint_value
+from provisioner.jobs.model.work import Job
+from provisioner.maintenance.model.facts import MaintenanceFacts, attempt_obstacle, taint_value
+from provisioner.maintenance.model.steps import NeedId, SetIntent, SetTaint, Step, Wait, WriteStatus
 from provisioner.maintenance.phases.new_boot import NOT_ORDERED, awaited_order, earlier_boot, new_boot, runs_on
 from provisioner.maintenance.phases.reboot_methods import next_method
-from provisioner.maintenance.phases.verdict import Cause
 from provisioner.maintenance.requests.effective import effective, protected_jobs
 from provisioner.maintenance.status.record import (
     MAX_ATTEMPTS,
@@ -33,7 +33,7 @@ from provisioner.maintenance.status.record import (
     set_blockers,
     with_conditions,
 )
-from provisioner.maintenance.steps import NeedId, SetIntent, SetTaint, Step, Wait, WriteStatus
+from provisioner.maintenance.status.verdict import Cause
 from provisioner.rules.stage_timeouts import method_timeout_seconds
 
 POLL_SECONDS: Final = 5.0

@@ -20,14 +20,8 @@ from provisioner.api.nodes.maintenance import (
     Requestor,
 )
 from provisioner.cluster.source import conditions_of
-from provisioner.maintenance.facts import MaintenanceFacts, NodeView, taint_value
-from provisioner.maintenance.phases.closing import closing_effect, intended_drain
-from provisioner.maintenance.phases.kept_drain import may_reopen, reopen_step, stays_drained
-from provisioner.maintenance.phases.verdict import Verdict
-from provisioner.maintenance.requests.request import CONDITION_OF, RequestCondition, read_requests
-from provisioner.maintenance.status.node_status import NodeCondition, missing, none_planned
-from provisioner.maintenance.status.record import next_step, note, noted, set_blockers, with_conditions
-from provisioner.maintenance.steps import (
+from provisioner.maintenance.model.facts import MaintenanceFacts, NodeView, taint_value
+from provisioner.maintenance.model.steps import (
     SetIntent,
     SetNodeConditions,
     SetTaint,
@@ -36,6 +30,12 @@ from provisioner.maintenance.steps import (
     WriteStatus,
     node_write_of,
 )
+from provisioner.maintenance.phases.closing import closing_effect, intended_drain
+from provisioner.maintenance.phases.kept_drain import may_reopen, reopen_step, stays_drained
+from provisioner.maintenance.requests.request import CONDITION_OF, RequestCondition, read_requests
+from provisioner.maintenance.status.node_status import NodeCondition, missing, none_planned
+from provisioner.maintenance.status.record import next_step, note, noted, set_blockers, with_conditions
+from provisioner.maintenance.status.verdict import Verdict
 from provisioner.rules.requests import answered_until
 
 _PHASES: Final = frozenset(get_args(MaintenancePhase))

@@ -9,7 +9,7 @@ from provisioner.api.images.kernel_words import intent_arguments
 from provisioner.api.machinery.meta import parse_time, rfc3339
 from provisioner.api.nodes.facts import BootIntent
 from provisioner.api.nodes.maintenance import MaintenanceStatus
-from provisioner.maintenance.facts import MaintenanceFacts, image_obstacle
+from provisioner.maintenance.model.facts import MaintenanceFacts, image_obstacle
 from provisioner.maintenance.phases.reboot_methods import possible_methods
 from provisioner.maintenance.status.record import Blocked, note
 from provisioner.rules.stage_timeouts import method_timeout_seconds

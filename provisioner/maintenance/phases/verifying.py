@@ -10,12 +10,12 @@ from provisioner.api.machinery.conditions import find_condition
 from provisioner.api.machinery.meta import parse_time
 from provisioner.api.nodes.maintenance import BlockerKind, RebootAttempt
 from provisioner.api.servers.server_status import is_given_up
-from provisioner.maintenance.facts import MaintenanceFacts
+from provisioner.maintenance.model.facts import MaintenanceFacts
+from provisioner.maintenance.model.steps import Step, Wait, WriteStatus
 from provisioner.maintenance.phases.new_boot import is_wrong_image
-from provisioner.maintenance.phases.verdict import Cause
 from provisioner.maintenance.requests.effective import effective
 from provisioner.maintenance.status.record import end_attempt, judge, next_step, note, set_blockers, with_conditions
-from provisioner.maintenance.steps import Step, Wait, WriteStatus
+from provisioner.maintenance.status.verdict import Cause
 from provisioner.rules.boot_order import has_fetched
 
 POLL_SECONDS: Final = 5.0

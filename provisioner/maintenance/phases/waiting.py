@@ -8,7 +8,8 @@ from typing import Final
 
 from provisioner.api.machinery.meta import parse_time, rfc3339, rfc3339_micro
 from provisioner.api.nodes.maintenance import MaintenanceStatus
-from provisioner.maintenance.facts import MaintenanceFacts
+from provisioner.maintenance.model.facts import MaintenanceFacts
+from provisioner.maintenance.model.steps import NeedBudget, SetIntent, Step, Wait, WriteStatus
 from provisioner.maintenance.phases.blocking import (
     earlier_askers,
     host_in_use,
@@ -30,7 +31,6 @@ from provisioner.maintenance.status.record import (
     set_blockers,
     with_conditions,
 )
-from provisioner.maintenance.steps import NeedBudget, SetIntent, Step, Wait, WriteStatus
 
 SHORTEST_LOOK_SECONDS: Final = 5.0
 LONGEST_LOOK_SECONDS: Final = 60.0

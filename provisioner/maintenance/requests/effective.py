@@ -10,8 +10,8 @@ from provisioner.api import NodePool
 from provisioner.api.machinery.meta import parse_time, rfc3339, rfc3339_micro
 from provisioner.api.nodes.contract import MaintenanceEffect
 from provisioner.api.nodes.maintenance import Maintenance, MaintenanceStatus, Requestor
-from provisioner.jobs.work import Job
-from provisioner.maintenance.facts import MaintenanceFacts
+from provisioner.jobs.model.work import Job
+from provisioner.maintenance.model.facts import MaintenanceFacts
 from provisioner.maintenance.status.record import note
 from provisioner.rules.requests import NodeRequest
 

@@ -10,8 +10,8 @@ from provisioner.api.machinery.meta import parse_time
 from provisioner.api.nodes.maintenance import FINAL_PHASES, MaintenanceStatus
 from provisioner.cluster.events import Events
 from provisioner.cluster.metrics import MaintenanceMeter
-from provisioner.maintenance.phases.verdict import FINAL_PHASE_OF, read_verdict
 from provisioner.maintenance.status.record import OWN_STEPS, attempt_seconds, phase_since
+from provisioner.maintenance.status.verdict import FINAL_PHASE_OF, read_verdict
 
 _WARNINGS: Final = frozenset(
     (

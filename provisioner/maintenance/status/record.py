@@ -32,7 +32,7 @@ from provisioner.api.nodes.maintenance import (
     RebootAttempt,
     TimelineEntry,
 )
-from provisioner.maintenance.phases.verdict import FINAL_PHASE_OF, Cause
+from provisioner.maintenance.status.verdict import FINAL_PHASE_OF, Cause
 
 MAX_TIMELINE: Final = 128
 FIRST_ENTRIES: Final = 24

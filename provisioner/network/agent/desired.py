@@ -22,6 +22,7 @@ from provisioner.network.agent.model.naming import (
     vrf_name,
     vxlan_name,
 )
+from provisioner.network.agent.model.ports import Port
 from provisioner.network.agent.model.state import (
     HOME,
     LOOPBACK,
@@ -37,7 +38,6 @@ from provisioner.network.agent.model.state import (
     Route,
     Sysctl,
 )
-from provisioner.network.agent.ports import Port
 from provisioner.network.agent.preflight import Domain, EnforceableSpec
 from provisioner.network.agent.rules.boot import boot_at_port, boot_link, plane_chains
 from provisioner.network.agent.rules.domain import DomainDevices, domain_chains

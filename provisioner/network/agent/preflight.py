@@ -8,7 +8,7 @@ from ipaddress import AddressValueError, IPv4Address
 
 from provisioner.api.network.dpu_network import DPUVPC, DPUNetworkSpec, DPUPort
 from provisioner.network.agent.boot.plane import BootingHost, NoPlane, read_host
-from provisioner.network.agent.ports import Port, Prefix, UnreadableValue, read_port, read_prefix
+from provisioner.network.agent.model.ports import Port, Prefix, UnreadableValue, read_port, read_prefix
 from provisioner.network.agent.result import Problem
 from provisioner.network.agent.situation import VXLAN_OVERHEAD_BYTES, DpuInputs
 

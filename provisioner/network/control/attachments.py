@@ -28,11 +28,11 @@ from provisioner.network.control.compile.room import has_room, room_for
 from provisioner.network.control.compile.security import group_trouble, groups_of
 from provisioner.network.control.compile.trouble import Trouble
 from provisioner.network.control.compile.view import Endpoint, port_of
-from provisioner.network.control.facts import Facts, addresses_of
-from provisioner.network.control.informers import function_in
+from provisioner.network.control.records.facts import Facts, addresses_of
+from provisioner.network.control.records.informers import function_in
+from provisioner.network.control.records.writes import MANAGER, Generations
 from provisioner.network.control.report.attachment import AttachmentState, attachment_status
 from provisioner.network.control.vpcs import RETRY_SECONDS, is_waiting
-from provisioner.network.control.writes import MANAGER, Generations
 from provisioner.rules.ownership import owned_by
 
 log = structlog.get_logger(__name__)

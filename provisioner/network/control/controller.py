@@ -18,12 +18,12 @@ from provisioner.cluster.work_queue import WorkQueue
 from provisioner.network.control.attachments import Attachments
 from provisioner.network.control.claims.release import ClaimReleases
 from provisioner.network.control.dpus import DPUs
-from provisioner.network.control.facts import Facts
 from provisioner.network.control.follow import FollowNetworks, NetworkQueues
-from provisioner.network.control.informers import NetworkInformers
+from provisioner.network.control.records.facts import Facts
+from provisioner.network.control.records.informers import NetworkInformers
+from provisioner.network.control.records.writes import MANAGER, Compilations, Generations
 from provisioner.network.control.turns import TenantTurns
 from provisioner.network.control.vpcs import Groups, Pools, VPCs
-from provisioner.network.control.writes import MANAGER, Compilations, Generations
 
 __all__ = ["MANAGER", "NetworkInformers", "build_network_controllers"]
 

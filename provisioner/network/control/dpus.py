@@ -21,10 +21,10 @@ from provisioner.cluster.reconciler import Reconciler
 from provisioner.cluster.resources import ResourceType, of
 from provisioner.cluster.source import Object, spec_of
 from provisioner.network.control.compile.compile import compile_network, to_object
-from provisioner.network.control.facts import Facts
 from provisioner.network.control.grants import Grants
-from provisioner.network.control.informers import LEAVING_ANNOTATION, card_of, leaving_of
-from provisioner.network.control.writes import MANAGER, Compilations, Generations
+from provisioner.network.control.records.facts import Facts
+from provisioner.network.control.records.informers import LEAVING_ANNOTATION, card_of, leaving_of
+from provisioner.network.control.records.writes import MANAGER, Compilations, Generations
 
 log = structlog.get_logger(__name__)
 

@@ -8,9 +8,9 @@ from typing import Any, Final
 
 from provisioner.cluster.source import Object, conditions_of, spec_of
 from provisioner.cluster.work_queue import WorkQueue
-from provisioner.network.control.facts import Facts
 from provisioner.network.control.grants import DPU_LABEL
-from provisioner.network.control.informers import (
+from provisioner.network.control.records.facts import Facts
+from provisioner.network.control.records.informers import (
     card_of,
     dpu_in,
     holder_of,

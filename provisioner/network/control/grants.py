@@ -13,8 +13,8 @@ from provisioner.cluster.client import Cluster
 from provisioner.cluster.own_writes import OwnWrites
 from provisioner.cluster.resources import CLUSTER_ROLE_BINDINGS, CLUSTER_ROLES, ResourceType
 from provisioner.cluster.source import Object, Source
-from provisioner.network.control.informers import NetworkInformers
-from provisioner.network.control.writes import MANAGER
+from provisioner.network.control.records.informers import NetworkInformers
+from provisioner.network.control.records.writes import MANAGER
 
 RBAC: Final = "rbac.authorization.k8s.io"
 DPU_LABEL: Final = "provisioner.dev/dpu"

@@ -27,9 +27,9 @@ from provisioner.network.control.compile.peers import held_by_peers, peer_troubl
 from provisioner.network.control.compile.security import missing_of
 from provisioner.network.control.compile.trouble import Trouble
 from provisioner.network.control.compile.view import route_trouble
-from provisioner.network.control.facts import Facts
+from provisioner.network.control.records.facts import Facts
+from provisioner.network.control.records.writes import MANAGER
 from provisioner.network.control.report.vpc import is_enforced, vpc_status
-from provisioner.network.control.writes import MANAGER
 from provisioner.rules.ownership import owned_by
 
 # What is said of the NetworkPool: pure.

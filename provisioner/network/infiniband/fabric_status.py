@@ -11,7 +11,7 @@ from provisioner.api.machinery.conditions import condition_of, find_condition
 from provisioner.api.machinery.wording import some
 from provisioner.api.network.infiniband_fabric import InfiniBandFabricStatus
 from provisioner.network.infiniband.compile import LEFT_OUT, Compiled
-from provisioner.network.infiniband.report import APPLIED, DEFAULT_LIMITED
+from provisioner.network.infiniband.model.report import APPLIED, DEFAULT_LIMITED
 
 NAMED: Final = 3
 WHO: Final = {

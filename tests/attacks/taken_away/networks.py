@@ -11,7 +11,7 @@ _EVPN: Final = "provisioner.network.evpn.learn"
 _PEERS: Final = "provisioner.network.control.compile.peers"
 _ROOM: Final = "provisioner.network.control.compile.room"
 _PLACE: Final = "provisioner.network.control.compile.place"
-_CARD: Final = "provisioner.network.control.facts"
+_CARD: Final = "provisioner.network.control.records.facts"
 _FABRIC: Final = "provisioner.network.infiniband.compile"
 
 DEFENCES: Final[Mapping[str, Defence]] = {

@@ -9,10 +9,10 @@ from provisioner.api.machinery.meta import ObjectMeta
 from provisioner.api.servers.rack import Rack, RackSpec, Subnet
 from provisioner.api.servers.server import Acceptance, Interface, Server, ServerSpec, ServerStatus
 from provisioner.boot.dhcp import DhcpConfig
-from provisioner.boot.dhcp.discovery import LentAddresses
-from provisioner.boot.dhcp.inventory import Inventory
-from provisioner.boot.dhcp.respond import PacketOutcome, respond
-from provisioner.boot.dhcp.table import ReplyTable
+from provisioner.boot.dhcp.responder.discovery import LentAddresses
+from provisioner.boot.dhcp.responder.inventory import Inventory
+from provisioner.boot.dhcp.responder.respond import PacketOutcome, respond
+from provisioner.boot.dhcp.responder.table import ReplyTable
 from provisioner.boot.dhcp.wire import options as opt
 from provisioner.boot.dhcp.wire.packet import Malformed, Packet, decode
 from provisioner.boot.dhcp.wire.reply import Arrival

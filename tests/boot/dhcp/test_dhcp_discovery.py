@@ -7,7 +7,7 @@ from ipaddress import IPv4Address
 from hypothesis import given
 from hypothesis import strategies as st
 
-from provisioner.boot.dhcp.discovery import LentAddresses
+from provisioner.boot.dhcp.responder.discovery import LentAddresses
 
 FIRST = int(IPv4Address("10.80.0.200"))
 FOUR = range(FIRST, FIRST + 4)

@@ -10,8 +10,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from provisioner.api.servers.server import Server
-from provisioner.boot.dhcp.inventory import Delta, Inventory, KnownMachine
-from provisioner.boot.dhcp.table import ReplyTable
+from provisioner.boot.dhcp.responder.inventory import Delta, Inventory, KnownMachine
+from provisioner.boot.dhcp.responder.table import ReplyTable
 from tests.boot.dhcp.messages import CONFIG, KNOWN_ADDRESS, KNOWN_MAC, address, mac_bytes, rack, server, subnet
 
 KEY = ("r01", "boot")

@@ -11,10 +11,10 @@ import pytest
 
 from provisioner.api.machinery.errors import Refused
 from provisioner.boot.dhcp import DhcpConfig
-from provisioner.boot.dhcp.inventory import Inventory
 from provisioner.boot.dhcp.model.config import LONGEST_TEXT
 from provisioner.boot.dhcp.model.sighting import Sighting, observe, read_machine_identifier
 from provisioner.boot.dhcp.model.subnet import read_subnet
+from provisioner.boot.dhcp.responder.inventory import Inventory
 from provisioner.boot.dhcp.wire import options as opt
 from provisioner.boot.dhcp.wire.client import DhcpClient
 from provisioner.boot.dhcp.wire.packet import decode

@@ -7,10 +7,10 @@ from dataclasses import replace
 import pytest
 
 from provisioner.api.servers.rack import Rack
-from provisioner.boot.dhcp.inventory import Delta
 from provisioner.boot.dhcp.model.sighting import observe
-from provisioner.boot.dhcp.respond import FORWARDED
-from provisioner.boot.dhcp.table import ReplyTable
+from provisioner.boot.dhcp.responder.inventory import Delta
+from provisioner.boot.dhcp.responder.respond import FORWARDED
+from provisioner.boot.dhcp.responder.table import ReplyTable
 from provisioner.boot.dhcp.wire import options as opt
 from provisioner.boot.dhcp.wire.reply import Destination
 from tests.boot.dhcp.messages import (

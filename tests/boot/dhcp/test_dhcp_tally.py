@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from provisioner.boot.dhcp.respond import respond
-from provisioner.boot.dhcp.tally import WAIT_SECONDS, Tally
+from provisioner.boot.dhcp.responder.respond import respond
+from provisioner.boot.dhcp.responder.tally import WAIT_SECONDS, Tally
 from provisioner.boot.dhcp.wire import options as opt
 from provisioner.boot.dhcp.wire.client import DhcpClient
 from tests.boot.dhcp.messages import DIRECT, UNKNOWN_MAC, Responder, message

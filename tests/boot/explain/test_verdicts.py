@@ -12,9 +12,9 @@ import pytest
 from provisioner.api.pools.node_pool import NodePoolStatus
 from provisioner.api.pools.rollout_status import ReleasedImage
 from provisioner.api.servers.server import BootOrder, ServerStatus
-from provisioner.boot.dhcp import inventory
-from provisioner.boot.dhcp import respond as respond_module
-from provisioner.boot.dhcp.verdicts import VERDICTS
+from provisioner.boot.dhcp.responder import inventory
+from provisioner.boot.dhcp.responder import respond as respond_module
+from provisioner.boot.dhcp.responder.verdicts import VERDICTS
 from provisioner.boot.dhcp.wire.packet import Malformed
 from provisioner.rules.assigned_image import current_image, current_image_name, next_image
 from provisioner.rules.pool_of_server import booting_pool, next_pool_name, ordered_pool_name

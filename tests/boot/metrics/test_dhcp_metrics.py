@@ -10,7 +10,7 @@ import pytest
 from prometheus_client import CollectorRegistry
 
 import provisioner.boot.dhcp as dhcp_package
-from provisioner.boot.dhcp.tally import Tally
+from provisioner.boot.dhcp.responder.tally import Tally
 from provisioner.boot.dhcp.wire import options as opt
 from provisioner.boot.dhcp.wire.client import DhcpClient
 from provisioner.boot.dhcp.workers.supervisor import WorkerStates

@@ -19,7 +19,7 @@ from provisioner.boot.host.image_store import files_of
 from provisioner.cli.boot.explain_words import Explained
 from provisioner.join.admission.admit import JoinFacts
 from provisioner.join.admission.foresee import foresee_join
-from provisioner.join.node_object import SERVER_UID_ANNOTATION
+from provisioner.join.nodes.node_object import SERVER_UID_ANNOTATION
 from tests.boot.objects import (
     NOON,
     at,

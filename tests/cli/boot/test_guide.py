@@ -7,7 +7,7 @@ from pathlib import Path
 
 from provisioner.api.servers.trace import LONGEST_TRACE
 from provisioner.boot.capture.read import LARGEST_FILE, MOST_MESSAGES
-from provisioner.boot.dhcp.verdicts import VERDICTS
+from provisioner.boot.dhcp.responder.verdicts import VERDICTS
 from provisioner.boot.explain.firmware import FIRMWARES
 from provisioner.boot.observe.trace.followed import LINES_AT_ONCE, LINES_PER_SECOND, MOST_EVENTS
 from provisioner.boot.observe.trace.tracer import MOST_TRACES, TURN_SECONDS

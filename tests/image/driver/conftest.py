@@ -8,7 +8,7 @@ import shutil
 
 import pytest
 
-from provisioner.image.driver.sign import ModuleKey, generate_module_key, read_module_key, write_module_key
+from provisioner.image.module_signing import ModuleKey, generate_module_key, read_module_key, write_module_key
 from tests.tools import CACHE
 
 NOW = datetime.datetime(2026, 1, 1, tzinfo=datetime.UTC)

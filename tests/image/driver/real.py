@@ -13,9 +13,9 @@ from provisioner.image.driver.build import DriverTree, build_driver
 from provisioner.image.driver.fingerprint import driver_fingerprint, tools_fingerprint
 from provisioner.image.driver.obtain import Obtained
 from provisioner.image.driver.plan import WantedDriver
-from provisioner.image.driver.sign import ModuleKey
 from provisioner.image.inputs import base_fingerprint
 from provisioner.image.mirror import choose_archives, read_sources
+from provisioner.image.module_signing import ModuleKey
 from provisioner.image.plan import Choices
 from provisioner.image.recipe import Recipe, read_recipe
 from provisioner.image.tools.foreign import find_foreign

@@ -9,7 +9,7 @@ import pytest
 from provisioner.api.machinery.errors import NeedsHuman
 from provisioner.image.driver.build import read_modinfo
 from provisioner.image.driver.compile import replace
-from provisioner.image.driver.recipe import Replacement
+from provisioner.image.driver_recipe import Replacement
 from provisioner.image.recipe import read_recipe
 from tests.image.samples import RECIPE
 

@@ -12,7 +12,7 @@ from provisioner.image.driver import build
 from provisioner.image.driver.build import DriverTree, build_driver, check_versions, read_modinfo
 from provisioner.image.driver.layer import must_resolve
 from provisioner.image.driver.obtain import Obtained
-from provisioner.image.driver.sign import MAGIC, ModuleKey
+from provisioner.image.module_signing import MAGIC, ModuleKey
 from provisioner.image.plan import Choices
 from provisioner.image.recipe import parse_recipe, read_data, read_recipe
 from provisioner.image.tools.foreign import ForeignPrograms

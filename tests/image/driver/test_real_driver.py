@@ -17,8 +17,8 @@ import pytest
 from provisioner.image.driver.build import read_modinfo
 from provisioner.image.driver.compile import compile_modules
 from provisioner.image.driver.obtain import Obtained
-from provisioner.image.driver.recipe import ModuleSource, Replacement
-from provisioner.image.driver.sign import ModuleKey, verify_module
+from provisioner.image.driver_recipe import ModuleSource, Replacement
+from provisioner.image.module_signing import ModuleKey, verify_module
 from provisioner.image.plan import DEBS
 from provisioner.image.tools.foreign import ForeignPrograms
 from tests.image.driver.fakes import fake_package

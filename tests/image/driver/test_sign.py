@@ -15,7 +15,7 @@ from cryptography.x509.oid import ExtendedKeyUsageOID
 from provisioner.api.machinery.errors import NeedsHuman, NotFound, Refused
 from provisioner.api.machinery.values import Secret
 from provisioner.cli.service.image import image
-from provisioner.image.driver.sign import (
+from provisioner.image.module_signing import (
     MAGIC,
     ModuleKey,
     generate_module_key,

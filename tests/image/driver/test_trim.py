@@ -7,8 +7,8 @@ from pathlib import Path
 import pytest
 
 from provisioner.api.machinery.errors import NeedsHuman
-from provisioner.image.driver.recipe import FileMove, Firmware
 from provisioner.image.driver.trim import clear_setuid, firmware_rules, keep, lay_out, moved, must_have_targets
+from provisioner.image.driver_recipe import FileMove, Firmware
 from provisioner.image.recipe import read_recipe
 from provisioner.image.tools.tables import RecipeGroup
 from tests.image.samples import RECIPE

@@ -11,8 +11,8 @@ from pathlib import Path
 
 import pytest
 
+from provisioner.image.assembly.build import BuildRequest, Built
 from provisioner.image.base import Base
-from provisioner.image.build import BuildRequest, Built
 from provisioner.image.finished import store
 from provisioner.image.gates.allowed import reasons
 from provisioner.image.gates.documents.described import describe_image

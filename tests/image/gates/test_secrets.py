@@ -6,7 +6,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from provisioner.image.gates.secrets import check_secrets, find_secrets
+from provisioner.image.gates.read.secrets import find_secrets
+from provisioner.image.gates.secrets import check_secrets
 from tests.image.gates.samples import elf, told, tree_of
 
 KEY = b"-----BEGIN EC PRIVATE KEY-----\nMHcCAQEEIIGxxxxxxxxxxxxxxx\n"

@@ -19,7 +19,7 @@ from lab.machine.machine import BOARDS, EMULATED_KERNEL_ARGUMENTS, processors
 from lab.machine.secure_boot import enrol_keys
 from lab.tools import Tools
 from provisioner.attestation.authenticode import authenticode_sha256
-from provisioner.image.build import Built
+from provisioner.image.assembly.build import Built
 from provisioner.image.finished import store
 from provisioner.image.finished.check import check_image
 from provisioner.image.request import BuildRequest

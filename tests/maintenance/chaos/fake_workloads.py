@@ -14,8 +14,8 @@ from typing import Any
 
 from provisioner.api.pools.node_pool import NodePool
 from provisioner.api.servers.server import Server
-from provisioner.jobs.ended import EndedJob
-from provisioner.jobs.work import EvictionBlocked, Job, JobKind, SlurmDrained, SlurmReserved, Work
+from provisioner.jobs.model.ended import EndedJob
+from provisioner.jobs.model.work import EvictionBlocked, Job, JobKind, SlurmDrained, SlurmReserved, Work
 from tests.maintenance.chaos.fake_time import FakeClock
 from tests.maintenance.chaos.story import Story
 

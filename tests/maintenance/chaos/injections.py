@@ -8,7 +8,7 @@ from typing import Final
 
 from provisioner.api.machinery.errors import Conflict, Retryable
 from provisioner.api.nodes.contract import POWER_CYCLE_REQUESTED
-from provisioner.maintenance.phases.verdict import Cause
+from provisioner.maintenance.status.verdict import Cause
 from tests.maintenance.chaos import people
 from tests.maintenance.chaos.client import Effect
 from tests.maintenance.chaos.fake_machine import Habit

@@ -16,7 +16,7 @@ from provisioner.api.machinery.errors import NeedsHuman, Retryable
 from provisioner.boot.orders.controller import BootController
 from provisioner.boot.orders.informers import BootInformers
 from provisioner.cluster.resources import LEASES, NODES, of
-from provisioner.join.node_controller import NodePreparer
+from provisioner.join.nodes.node_controller import NodePreparer
 from provisioner.power.act import BmcActions, PowerSettings
 from provisioner.power.preflight import Preflight
 from provisioner.power.reconcile import ServerPowerReconciler

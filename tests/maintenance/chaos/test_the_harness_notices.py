@@ -12,10 +12,10 @@ from provisioner.maintenance import controller
 from provisioner.maintenance import decide as decide_module
 from provisioner.maintenance.controller import MaintenanceController
 from provisioner.maintenance.effects import MaintenanceEffects
+from provisioner.maintenance.model.steps import ReserveSlurm, Wait, WriteStatus
 from provisioner.maintenance.phases import claiming, closing, kept_drain, verifying
-from provisioner.maintenance.phases.verdict import Cause, read_verdict
 from provisioner.maintenance.status.record import end_attempt, judge, last_noted
-from provisioner.maintenance.steps import ReserveSlurm, Wait, WriteStatus
+from provisioner.maintenance.status.verdict import Cause, read_verdict
 from provisioner.rules.requests import merge
 from tests.maintenance.chaos.injections import INJECTIONS
 from tests.maintenance.chaos.scenarios import SCENARIOS, run
@@ -60,7 +60,7 @@ def _clears_all_taints(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def _ignores_the_budget(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("provisioner.maintenance.phases.budget.Budget.has_room", property(lambda self: True))
+    monkeypatch.setattr("provisioner.maintenance.model.budget.Budget.has_room", property(lambda self: True))
 
 
 def _never_ends(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -16,7 +16,7 @@ from provisioner.api.pools.pool_settings import JobSettings, MaintenanceSettings
 from provisioner.api.pools.upgrade_strategy import UpgradeStrategy
 from provisioner.api.servers.server import BootOrder, JoinStatus, PowerStatus
 from provisioner.cluster.resources import NODES, ResourceType, of
-from provisioner.join.node_object import PREPARED_ORDER_ANNOTATION, SERVER_UID_ANNOTATION
+from provisioner.join.nodes.node_object import PREPARED_ORDER_ANNOTATION, SERVER_UID_ANNOTATION
 from tests.api.objects import IMAGE_JUDGED
 from tests.boot.objects import image, pool, rack, server
 from tests.cluster.fake_cluster import FakeCluster

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from provisioner.network.agent.ports import Prefix, UnreadableValue, read_prefix
+from provisioner.network.agent.model.ports import Prefix, UnreadableValue, read_prefix
 
 
 @pytest.mark.parametrize(

@@ -9,9 +9,9 @@ import pytest
 from provisioner.api.network.dpu_network import PortRule
 from provisioner.network.agent import nft
 from provisioner.network.agent.model.naming import TABLE
+from provisioner.network.agent.model.ports import read_port
 from provisioner.network.agent.model.state import Chain, Hook
 from provisioner.network.agent.netlink.tables import chain_devices
-from provisioner.network.agent.ports import read_port
 from provisioner.network.agent.rules.canonical import canonical
 from provisioner.network.agent.rules.domain import DomainDevices, domain_chains
 from provisioner.network.agent.rules.port import guarded_port, isolated_port

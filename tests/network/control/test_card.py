@@ -10,7 +10,7 @@ from provisioner.api import Server
 from provisioner.api.machinery.codec import decode
 from provisioner.api.network.card import CardConfiguration, CardSetting
 from provisioner.network.control.dpus import canonical
-from provisioner.network.control.facts import card_configuration
+from provisioner.network.control.records.facts import card_configuration
 from tests.network.control.objects import card, pool
 from tests.network.control.world import World
 

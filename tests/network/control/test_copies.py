@@ -11,7 +11,7 @@ import pytest
 from provisioner.api import SecurityGroup
 from provisioner.api.machinery.codec import decode
 from provisioner.network.control.compile.security import MOST_RULE_BYTES, rules_of, size_of
-from provisioner.network.control.informers import trim_group
+from provisioner.network.control.records.informers import trim_group
 
 
 def group(rules: int, entries: int) -> dict[str, Any]:

@@ -9,7 +9,7 @@ import pytest
 from provisioner.api import Server
 from provisioner.api.machinery.codec import decode
 from provisioner.api.network.dpu_network import HostBoot
-from provisioner.network.control.facts import host_boot
+from provisioner.network.control.records.facts import host_boot
 from tests.network.control.objects import card, pool, tenants_server
 from tests.network.control.world import World
 

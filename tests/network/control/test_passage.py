@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 
 from provisioner.api import VPC, SecurityGroup, VPCAttachment
 from provisioner.api.machinery.codec import decode
-from provisioner.network.agent.ports import read_port
+from provisioner.network.agent.model.ports import read_port
 from provisioner.network.agent.rules.security_group import egress_chain, ingress_chain
 from provisioner.network.control.compile.compile import compile_network
 from provisioner.network.control.compile.passage import Packets, Passage, Side, decide, judge_passage

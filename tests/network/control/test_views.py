@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 
 from provisioner.network.control.compile.view import VPCView
-from provisioner.network.control.views import MOST_REMEMBERED, Views
+from provisioner.network.control.records.views import MOST_REMEMBERED, Views
 from tests.network.control.test_compile import endpoint, view
 
 

@@ -15,9 +15,9 @@ from provisioner.api.machinery.errors import Refused, Retryable
 from provisioner.cluster.client import Cluster
 from provisioner.cluster.source import Snapshot
 from provisioner.network.infiniband.compile import compile_network
+from provisioner.network.infiniband.model.verify import compare
 from provisioner.network.infiniband.opensm.agent import run
 from provisioner.network.infiniband.opensm.partitions_file import LINE_CHARACTERS, parse, render
-from provisioner.network.infiniband.verify import compare
 from tests.network.infiniband import site
 from tests.network.infiniband.simulated_fabric import SimulatedFabric, wait_for
 from tests.network.infiniband.site import NOON, network, partition

@@ -10,10 +10,10 @@ from pathlib import Path
 import pytest
 
 from provisioner.api.machinery.errors import NeedsHuman
+from provisioner.network.infiniband.model.verify import FULL, FabricView, PortKeys, compare
 from provisioner.network.infiniband.opensm.pkey_tables import read_table
 from provisioner.network.infiniband.opensm.read_back import Diagnostics, ReadBackFailed, read_ports, read_tables
 from provisioner.network.infiniband.opensm.subnet_manager import NotRunning, read_file, replace_file, tell_to_read
-from provisioner.network.infiniband.verify import FULL, FabricView, PortKeys, compare
 from tests.network.infiniband.site import guid, network, partition
 
 PORTS = """\

@@ -11,11 +11,11 @@ import pytest
 from provisioner.api.machinery.values import Secret
 from provisioner.api.network.infiniband_network import InfiniBandNetworkSpec, Partition
 from provisioner.api.network.network_pool import PKeyRange
+from provisioner.network.infiniband.model.verify import compare
 from provisioner.network.infiniband.ufm import rest as rest_module
 from provisioner.network.infiniband.ufm.controller import carry_out
 from provisioner.network.infiniband.ufm.plan import UfmStep, knows, plan_steps, view_of
 from provisioner.network.infiniband.ufm.rest import UfmAccess, UfmFailed, UfmNoAnswer, UfmPartition, UfmRest
-from provisioner.network.infiniband.verify import compare
 from tests.network.infiniband.fake_ufm import PASSWORD, USERNAME, FakeUfm
 from tests.network.infiniband.site import guid, partition
 

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from typing import Final, NamedTuple
 
-from provisioner.boot.dhcp.inventory import Delta
 from provisioner.boot.dhcp.model.config import DhcpConfig
 from provisioner.boot.dhcp.model.sighting import Sighting
-from provisioner.boot.dhcp.tally import Tally
+from provisioner.boot.dhcp.responder.inventory import Delta
+from provisioner.boot.dhcp.responder.tally import Tally
 
 
 class WorkerQueue(NamedTuple):

@@ -18,8 +18,8 @@ from typing import Final, NamedTuple
 
 import structlog
 
-from provisioner.boot.dhcp.inventory import Delta
 from provisioner.boot.dhcp.model.config import DhcpConfig
+from provisioner.boot.dhcp.responder.inventory import Delta
 from provisioner.boot.dhcp.workers import sockets
 from provisioner.boot.dhcp.workers.protocol import Addresses, Setup, ToWorker, Traced, WorkerQueue, WorkerReport
 

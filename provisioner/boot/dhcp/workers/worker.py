@@ -16,12 +16,12 @@ from functools import partial
 from multiprocessing.connection import Connection
 from typing import Final
 
-from provisioner.boot.dhcp.discovery import LentAddresses
-from provisioner.boot.dhcp.inventory import Delta
 from provisioner.boot.dhcp.model.sighting import Sighting
-from provisioner.boot.dhcp.respond import FORWARDED, PacketOutcome, respond
-from provisioner.boot.dhcp.table import ReplyTable
-from provisioner.boot.dhcp.tally import Received, Tally
+from provisioner.boot.dhcp.responder.discovery import LentAddresses
+from provisioner.boot.dhcp.responder.inventory import Delta
+from provisioner.boot.dhcp.responder.respond import FORWARDED, PacketOutcome, respond
+from provisioner.boot.dhcp.responder.table import ReplyTable
+from provisioner.boot.dhcp.responder.tally import Received, Tally
 from provisioner.boot.dhcp.wire.options import LONGEST_MESSAGE
 from provisioner.boot.dhcp.wire.reply import Arrival, Destination
 from provisioner.boot.dhcp.workers.pause import Pauses

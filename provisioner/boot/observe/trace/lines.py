@@ -7,7 +7,7 @@ import re
 from datetime import UTC, datetime
 from typing import Any, Final, NamedTuple
 
-from provisioner.boot.dhcp.verdicts import verdict_words
+from provisioner.boot.dhcp.responder.verdicts import verdict_words
 from provisioner.boot.dhcp.wire import options as opt
 from provisioner.boot.dhcp.wire.client import DhcpClient, identify
 from provisioner.boot.dhcp.wire.describe import describe_message, visible

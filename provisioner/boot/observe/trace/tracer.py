@@ -13,7 +13,7 @@ from typing import Any, Final
 import structlog
 
 from provisioner.api.servers.trace import TRACE_ANNOTATION, TRACED_REASON, read_trace
-from provisioner.boot.dhcp.respond import FORWARDED
+from provisioner.boot.dhcp.responder.respond import FORWARDED
 from provisioner.boot.dhcp.workers.protocol import MOST_TRACED, TracedPacket
 from provisioner.boot.metrics.log_tail import LogTail
 from provisioner.boot.observe.trace.followed import Followed

@@ -15,7 +15,7 @@ from typing import Final, Literal
 
 from provisioner.api.machinery.errors import NotFound, Refused
 from provisioner.image.gates.packages.go_binary import GoBuild, read_go_build
-from provisioner.image.gates.secrets import find_secrets
+from provisioner.image.gates.read.secrets import find_secrets
 from provisioner.image.tools.elf import Linkage, read_linkage
 
 Kind = Literal["file", "folder", "link", "other"]

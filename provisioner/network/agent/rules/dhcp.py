@@ -11,8 +11,8 @@ from ipaddress import IPv4Address
 from typing import Final
 
 from provisioner.network.agent.model.naming import GATEWAY_MAC
+from provisioner.network.agent.model.ports import Port
 from provisioner.network.agent.model.state import NftRule
-from provisioner.network.agent.ports import Port
 from provisioner.network.agent.rules.canonical import Expression, rule
 from provisioner.network.agent.rules.expressions import ACCEPT, DROP, at_most, field, match, networks, one_of
 

@@ -10,8 +10,8 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from typing import Final
 
+from provisioner.network.agent.model.ports import Port
 from provisioner.network.agent.model.state import Chain, Hook, NftRule
-from provisioner.network.agent.ports import Port
 from provisioner.network.agent.rules.canonical import Expression, rule
 from provisioner.network.agent.rules.dhcp import dhcp_at_gateway
 from provisioner.network.agent.rules.expressions import (

@@ -15,8 +15,8 @@ from ipaddress import IPv4Address, IPv4Network, IPv6Address, IPv6Network
 from typing import Final
 
 from provisioner.network.agent.model.naming import GATEWAY_MAC, link_local, solicited_node
+from provisioner.network.agent.model.ports import Port
 from provisioner.network.agent.model.state import Chain, Hook, NftRule
-from provisioner.network.agent.ports import Port
 from provisioner.network.agent.rules.canonical import rule
 from provisioner.network.agent.rules.dhcp import dhcp_at_port
 from provisioner.network.agent.rules.expressions import (

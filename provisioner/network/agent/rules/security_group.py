@@ -12,8 +12,8 @@ import hashlib
 from collections.abc import Sequence
 from typing import Any, Final
 
+from provisioner.network.agent.model.ports import Filter, Port
 from provisioner.network.agent.model.state import Chain, NftRule
-from provisioner.network.agent.ports import Filter, Port
 from provisioner.network.agent.rules.canonical import Expression, rule
 from provisioner.network.agent.rules.expressions import (
     ACCEPT,

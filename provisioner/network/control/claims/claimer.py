@@ -15,7 +15,7 @@ from provisioner.cluster.client import Cluster
 from provisioner.cluster.own_writes import OwnWrites
 from provisioner.cluster.resources import of
 from provisioner.network.control.claims.wanted import Want
-from provisioner.network.control.writes import MANAGER
+from provisioner.network.control.records.writes import MANAGER
 
 MOST_ATTEMPTS: Final = 16
 """So many values that turn out to be taken are tried, one after the other, before the caches are waited for."""

@@ -26,9 +26,9 @@ from provisioner.cluster.own_writes import BEHIND_SECONDS
 from provisioner.cluster.reconciler import Said, StatusReconciler
 from provisioner.cluster.resources import of
 from provisioner.cluster.source import Object, spec_of
-from provisioner.network.control.facts import Facts
-from provisioner.network.control.informers import is_released, leaving_of, observed_by, vni_in
-from provisioner.network.control.writes import MANAGER, Compilations
+from provisioner.network.control.records.facts import Facts
+from provisioner.network.control.records.informers import is_released, leaving_of, observed_by, vni_in
+from provisioner.network.control.records.writes import MANAGER, Compilations
 from provisioner.rules.ownership import owned_by
 
 log = structlog.get_logger(__name__)

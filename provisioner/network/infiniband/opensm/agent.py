@@ -23,11 +23,11 @@ from provisioner.api.machinery.errors import Conflict, NeedsHuman, NotFound, Pro
 from provisioner.api.network.infiniband_network import InfiniBandNetworkStatus
 from provisioner.cluster.client import Cluster
 from provisioner.cluster.source import Source
-from provisioner.network.infiniband import report
+from provisioner.network.infiniband.model import report
+from provisioner.network.infiniband.model.verify import FabricView, Findings, compare
 from provisioner.network.infiniband.opensm.partitions_file import FileState, file_state, render
 from provisioner.network.infiniband.opensm.read_back import Diagnostics, ReadBackFailed
 from provisioner.network.infiniband.opensm.subnet_manager import NotRunning, read_file, replace_file, tell_to_read
-from provisioner.network.infiniband.verify import FabricView, Findings, compare
 
 log = structlog.get_logger(__name__)
 

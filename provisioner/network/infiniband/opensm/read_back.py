@@ -17,8 +17,8 @@ from typing import Final
 
 from provisioner.api.machinery.errors import NeedsHuman, Retryable
 from provisioner.api.machinery.wording import quantity
+from provisioner.network.infiniband.model.verify import FabricView, PortKeys
 from provisioner.network.infiniband.opensm import pkey_tables
-from provisioner.network.infiniband.verify import FabricView, PortKeys
 
 DISCOVER_SECONDS: Final = 120.0
 QUERY_SECONDS: Final = 10.0

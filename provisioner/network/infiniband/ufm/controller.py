@@ -18,11 +18,11 @@ from provisioner.cluster.controller import Controller
 from provisioner.cluster.reconciler import when_synced
 from provisioner.cluster.resources import of
 from provisioner.cluster.source import Source, look_up
-from provisioner.network.infiniband import report
+from provisioner.network.infiniband.model import report
+from provisioner.network.infiniband.model.verify import compare
 from provisioner.network.infiniband.ufm.connections import UfmConnections
 from provisioner.network.infiniband.ufm.plan import UfmStep, knows, plan_steps, view_of
 from provisioner.network.infiniband.ufm.rest import UfmFailed, UfmRest
-from provisioner.network.infiniband.verify import compare
 
 log = structlog.get_logger(__name__)
 

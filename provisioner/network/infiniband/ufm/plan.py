@@ -12,8 +12,8 @@ from typing import Literal
 
 from provisioner.api.network.infiniband_network import InfiniBandNetworkSpec
 from provisioner.api.network.infiniband_rules import DEFAULT_PKEY
+from provisioner.network.infiniband.model.verify import DEFAULT_FULL, FULL, FabricView, Limited, PortKeys, is_ours
 from provisioner.network.infiniband.ufm.rest import UfmPartition
-from provisioner.network.infiniband.verify import DEFAULT_FULL, FULL, FabricView, Limited, PortKeys, is_ours
 
 
 @dataclass(frozen=True, kw_only=True)

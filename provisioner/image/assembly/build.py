@@ -20,16 +20,8 @@ from pathlib import Path
 from provisioner.api.machinery.errors import NeedsHuman, NotFound
 from provisioner.api.machinery.values import Sha256Digest
 from provisioner.api.servers.server import Architecture
-from provisioner.image.base import Base, build_base
-from provisioner.image.driver.build import DriverTree, build_driver
-from provisioner.image.driver.fingerprint import driver_fingerprint
-from provisioner.image.finished import store
-from provisioner.image.finished.check import check_image
-from provisioner.image.finished.manifest import FileDigest, Layer, Manifest, digest_of
-from provisioner.image.finished.sign import SecretKey
-from provisioner.image.inputs import base_fingerprint, image_fingerprint
-from provisioner.image.judge import Finished, joined, judge, remember
-from provisioner.image.layers import (
+from provisioner.image.assembly.judge import Finished, joined, judge, remember
+from provisioner.image.assembly.layers import (
     MERGED,
     LayerTree,
     PackedLayer,
@@ -40,9 +32,17 @@ from provisioner.image.layers import (
     lay_over,
     pack,
 )
+from provisioner.image.assembly.stage1 import pack_stage1
+from provisioner.image.base import Base, build_base
+from provisioner.image.driver.build import DriverTree, build_driver
+from provisioner.image.driver.fingerprint import driver_fingerprint
+from provisioner.image.finished import store
+from provisioner.image.finished.check import check_image
+from provisioner.image.finished.manifest import FileDigest, Layer, Manifest, digest_of
+from provisioner.image.finished.sign import SecretKey
+from provisioner.image.inputs import base_fingerprint, image_fingerprint
 from provisioner.image.request import BuildRequest, Phases, Report, made
 from provisioner.image.root import assemble_kubelet, assemble_site, compile_agents
-from provisioner.image.stage1 import pack_stage1
 from provisioner.image.toolkit.build import obtain_toolkit
 from provisioner.image.tools.command import must_be_root, require
 from provisioner.image.tools.elf import read_architecture

@@ -20,8 +20,8 @@ from provisioner.network.control.compile.peers import peers_of
 from provisioner.network.control.compile.place import FunctionPlace, mac_address_of, place
 from provisioner.network.control.compile.trouble import Trouble
 from provisioner.network.control.compile.view import Endpoint, VPCView, make_endpoint, make_view
-from provisioner.network.control.informers import Lookups, NetworkInformers, holder_of, is_released, vpc_of
-from provisioner.network.control.views import Views
+from provisioner.network.control.records.informers import Lookups, NetworkInformers, holder_of, is_released, vpc_of
+from provisioner.network.control.records.views import Views
 from provisioner.rules.dpus import carries_boot_of
 
 # What a DPU's agent is to bring its card to, as that is told of it. Pure.

@@ -15,7 +15,7 @@ import structlog
 from provisioner.api.machinery.errors import Refused
 from provisioner.cluster.client import Cluster
 from provisioner.cluster.resources import SECRETS
-from provisioner.join.mint import TOKEN_NAMESPACE, token_secret_name
+from provisioner.join.tokens.mint import TOKEN_NAMESPACE, token_secret_name
 
 log = structlog.get_logger()
 

@@ -14,7 +14,7 @@ from provisioner.api.machinery.meta import rfc3339
 from provisioner.api.machinery.wording import quantity
 from provisioner.api.network.infiniband_network import InfiniBandNetworkStatus
 from provisioner.api.network.infiniband_rules import DEFAULT_PKEY
-from provisioner.network.infiniband.verify import NAMED, Findings
+from provisioner.network.infiniband.model.verify import NAMED, Findings
 
 APPLIED: Final = "Applied"
 DEFAULT_LIMITED: Final = "DefaultPartitionLimited"

@@ -6,9 +6,9 @@ from collections.abc import Iterable
 from ipaddress import IPv4Address
 from typing import Final, NamedTuple
 
-from provisioner.boot.dhcp.inventory import Delta, KnownMachine
 from provisioner.boot.dhcp.model.config import DhcpConfig
 from provisioner.boot.dhcp.model.subnet import ServedSubnet, SubnetKey
+from provisioner.boot.dhcp.responder.inventory import Delta, KnownMachine
 from provisioner.boot.dhcp.wire.template import Templates, build_templates
 
 

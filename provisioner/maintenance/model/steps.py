@@ -10,7 +10,7 @@ from typing import Literal
 from provisioner.api.nodes.contract import MaintenanceEffect
 from provisioner.api.nodes.facts import BootIntent
 from provisioner.api.nodes.maintenance import MaintenanceStatus
-from provisioner.jobs.work import JobKind
+from provisioner.jobs.model.work import JobKind
 from provisioner.maintenance.status.node_status import NodeCondition
 
 

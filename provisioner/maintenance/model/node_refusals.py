@@ -13,7 +13,7 @@ from datetime import datetime, timedelta
 from typing import Final
 
 from provisioner.api.machinery.backoff import backoff_seconds
-from provisioner.maintenance.steps import NodeWrite
+from provisioner.maintenance.model.steps import NodeWrite
 
 LASTING_SECONDS: Final = 30.0
 """For so long a write is only tried again: an API server that has started needs some of it to know who may do what."""

@@ -23,8 +23,8 @@ from provisioner.cluster.json_patch import pointer
 from provisioner.cluster.own_writes import FreshReader, OwnWrites
 from provisioner.cluster.resources import NODES, ResourceType
 from provisioner.cluster.source import Source
-from provisioner.join.node_object import MANAGER, CreateNode, NodeNameTaken, PrepareNode, RecordNode, plan_node
-from provisioner.join.recording import regarding_server
+from provisioner.join.nodes.node_object import MANAGER, CreateNode, NodeNameTaken, PrepareNode, RecordNode, plan_node
+from provisioner.join.nodes.recording import regarding_server
 from provisioner.rules.pool_of_server import ordered_pool_name
 
 log = structlog.get_logger()

@@ -13,7 +13,7 @@ from typing import Protocol
 
 from provisioner.api.pools.node_pool import NodePool
 from provisioner.api.servers.server import Server
-from provisioner.jobs.work import JobKind, Work
+from provisioner.jobs.model.work import JobKind, Work
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -55,7 +55,7 @@ class Looks(Protocol):
     """What runs on servers, and what has ended there, for who touches none of it."""
 
     def look(self, server: Server, pool: NodePool, *, fresh: bool = True) -> Work:
-        """As `provisioner.jobs.work.Workloads`."""
+        """As `provisioner.jobs.model.work.Workloads`."""
 
     def ended(self, pool: NodePool, servers: Collection[str], since: datetime) -> tuple[EndedJob, ...]:
         """What ended after `since` on any of `servers`, as far as it is known without asking. Raises nothing."""

@@ -21,10 +21,10 @@ from provisioner.api.nodes.contract import (
 )
 from provisioner.api.nodes.facts import BootIntent, BootReport, NodeFacts
 from provisioner.cluster.source import is_true_in
-from provisioner.jobs.work import Work
-from provisioner.maintenance.node_refusals import NodeWriteRefusal
-from provisioner.maintenance.phases.budget import Budget
-from provisioner.maintenance.steps import NodeWrite
+from provisioner.jobs.model.work import Work
+from provisioner.maintenance.model.budget import Budget
+from provisioner.maintenance.model.node_refusals import NodeWriteRefusal
+from provisioner.maintenance.model.steps import NodeWrite
 from provisioner.rules.assigned_image import ordered_image
 from provisioner.rules.bootability import find_without_image
 from provisioner.rules.pool_of_server import next_pool_name

@@ -8,10 +8,10 @@ from __future__ import annotations
 
 from typing import Final, NamedTuple
 
-from provisioner.boot.dhcp.discovery import LentAddresses
 from provisioner.boot.dhcp.model.sighting import Sighting, SightingKind
-from provisioner.boot.dhcp.table import ReplyTable, SharedNetwork, TableSubnet
-from provisioner.boot.dhcp.tally import Received
+from provisioner.boot.dhcp.responder.discovery import LentAddresses
+from provisioner.boot.dhcp.responder.table import ReplyTable, SharedNetwork, TableSubnet
+from provisioner.boot.dhcp.responder.tally import Received
 from provisioner.boot.dhcp.wire import options as opt
 from provisioner.boot.dhcp.wire.client import DhcpClient, Identity, identify
 from provisioner.boot.dhcp.wire.packet import NO_ADDRESS, Malformed, Packet, decode, read_options, relay_link
