@@ -25,8 +25,8 @@ from provisioner.api.machinery.codec import encode
 from provisioner.api.machinery.errors import Refused
 from provisioner.api.machinery.values import MacAddress
 from provisioner.api.servers.discovery import MAX_WAITING_IN_SUBNET, URL_LASTS, discovered_name
-from provisioner.boot.dhcp.feed import DhcpFeed
 from provisioner.boot.dhcp.wire import options as opt
+from provisioner.boot.host.dhcp_feed import DhcpFeed
 from provisioner.boot.host.peer import RealPeer
 from provisioner.boot.host.web import boot_blueprint
 from provisioner.boot.observe import discover

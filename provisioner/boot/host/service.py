@@ -26,8 +26,8 @@ from flask import Blueprint, Flask
 from provisioner.api import Image, NodePool, Rack, Server
 from provisioner.api.machinery.errors import NeedsHuman
 from provisioner.boot.dhcp import DhcpConfig
-from provisioner.boot.dhcp.feed import DhcpFeed
 from provisioner.boot.host.cache_watch import CacheWatch
+from provisioner.boot.host.dhcp_feed import DhcpFeed
 from provisioner.boot.host.health import BootHostHealth
 from provisioner.boot.host.image_slots import link_megabits, slots_of_link
 from provisioner.boot.host.image_store import StoreWatch

@@ -12,10 +12,10 @@ from structlog.testing import capture_logs
 
 from provisioner.api.machinery.values import MacAddress
 from provisioner.boot.dhcp import Observation
-from provisioner.boot.dhcp import feed as dhcp_feed
-from provisioner.boot.dhcp.feed import DhcpFeed
-from provisioner.boot.dhcp.trouble import COUNT_SECONDS, REPEAT_SECONDS, STANDING_SECONDS, DhcpTrouble
 from provisioner.boot.dhcp.wire import options as opt
+from provisioner.boot.host import dhcp_feed
+from provisioner.boot.host.dhcp_feed import DhcpFeed
+from provisioner.boot.host.dhcp_trouble import COUNT_SECONDS, REPEAT_SECONDS, STANDING_SECONDS, DhcpTrouble
 from provisioner.boot.observe.progress import ProgressReport
 from tests.boot.dhcp.messages import address, message, rack, server, subnet
 from tests.boot.dhcp.relay import RELAY_ADDRESS, SERVER_ADDRESS, Relay, config, wait_until

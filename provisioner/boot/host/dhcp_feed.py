@@ -15,7 +15,7 @@ from provisioner.api.machinery.meta import Resource
 from provisioner.api.servers.boot_stage import BootStage
 from provisioner.api.servers.discovery import NAME_PREFIX
 from provisioner.boot.dhcp import DhcpConfig, DhcpServer, Observation
-from provisioner.boot.dhcp.trouble import DhcpTrouble
+from provisioner.boot.host.dhcp_trouble import DhcpTrouble
 from provisioner.boot.observe.discover import Discoverer
 from provisioner.boot.observe.progress import ProgressReport
 from provisioner.boot.observe.recorder import ProgressRecorder
