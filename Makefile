@@ -68,10 +68,10 @@ attacks: ## Run every attack of the threat model, and print attack, refused by, 
 	@$(PYTHON) -m tests.prepare
 	@$(PYTHON) -m tests.attacks $(if $(VM),--vm) $(TESTS)
 
-mutants: ## Plant faults one at a time, and print which test finds each (FAULTS="join power": a part; TREE=… another checkout; AGAIN=1 forgets earlier results)
+mutants: ## Plant faults one at a time, and print which test finds each (FAULTS="join power": a part; BRANCHES=1: those derived from the source; TREE=… another checkout; AGAIN=1 forgets earlier results)
 	@bin/setup --tests >/dev/null
 	@$(PYTHON) -m tests.prepare
-	@$(PYTHON) -m tests.mutants $(if $(TREE),--tree $(TREE)) $(if $(AGAIN),--again) $(if $(LIMIT_SECONDS),--seconds $(LIMIT_SECONDS)) $(FAULTS)
+	@$(PYTHON) -m tests.mutants $(if $(BRANCHES),--branches) $(if $(TREE),--tree $(TREE)) $(if $(AGAIN),--again) $(if $(LIMIT_SECONDS),--seconds $(LIMIT_SECONDS)) $(FAULTS)
 
 fuzz: SETUP = --python
 fuzz: ## Try every property at random, then every reader of what strangers send for MINUTES (SEED=… repeats it; FUZZ=atheris: by coverage, installed beside)

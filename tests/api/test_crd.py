@@ -15,16 +15,9 @@ from provisioner.api.servers.server import BMC
 from provisioner.cli.service.manifests import crds
 from provisioner.cluster.resources import CRDS, of
 from tests.api.objects import image, rack, server
-from tests.golden_files import assert_golden
 
 if TYPE_CHECKING:
     from provisioner.cluster.client import Cluster
-
-
-@pytest.mark.parametrize("crd", all_crds(), ids=lambda crd: crd["metadata"]["name"])
-def test_each_definition_is_the_golden_one(crd: dict[str, Any]) -> None:
-    text = yaml.safe_dump(crd, sort_keys=False, width=120, allow_unicode=True)
-    assert_golden(f"api/{crd['metadata']['name']}.yaml", text)
 
 
 def test_the_command_prints_every_definition() -> None:

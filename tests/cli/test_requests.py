@@ -18,7 +18,7 @@ from provisioner.cli.kubectl import waiting
 from provisioner.cli.kubectl.filing import Filed
 from provisioner.cluster.resources import NODES, of
 from tests.api.objects import image
-from tests.cli.rack_of_nodes import RackOfNodes
+from tests.cli.rack_of_nodes import API, RackOfNodes
 from tests.people import until
 
 
@@ -114,6 +114,15 @@ def test_what_has_begun_to_boot_or_has_ended_takes_no_further_request(rack: Rack
     rack.executor_says(f"{name}-2", phase="Cancelled")
     assert f"Maintenance {name}-3" in rack.done("reboot", name)
     assert [len(m.spec.requestors) for m in rack.filed(name)] == [1, 1, 1]
+
+
+def test_a_name_that_was_given_to_another_servers_maintenance_is_passed_over(rack: RackOfNodes) -> None:
+    name, other = rack.add(), rack.add()
+    given = {"metadata": {"name": f"{name}-1"}, "spec": {"serverRef": other}}
+    rack.admin.create(of(Maintenance), {"apiVersion": API, "kind": "Maintenance"} | given)
+    assert f"Maintenance {name}-2" in rack.done("reboot", name)
+    assert [m.name for m in rack.filed(name)] == [f"{name}-2"]
+    assert [(m.name, m.spec.requestors) for m in rack.filed(other)] == [(f"{name}-1", ())]
 
 
 def test_a_person_who_thinks_better_of_the_image_asks_for_one_boot_and_not_for_two(rack: RackOfNodes) -> None:

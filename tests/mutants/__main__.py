@@ -12,6 +12,7 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Final
 
+from tests.mutants.branches import read_branches
 from tests.mutants.copied_tree import CopiedTree, commit_of
 from tests.mutants.fault import FAULTS, Fault, choose_faults, read_faults
 from tests.mutants.results import GOOD, Result, Results
@@ -35,10 +36,14 @@ def main(
         default=TESTS_SECONDS,
         help=f"how long a fault's tests may take, {TESTS_SECONDS} if not given; a machine that is busy needs more",
     )
+    options.add_argument(
+        "--branches", action="store_true", help="the faults of branches.py: every branch that ends a function"
+    )
     options.add_argument("faults", nargs="*", help="areas or files; all, if none is named")
     given = options.parse_args(words)
     try:
-        faults = choose_faults(read_faults(faults_in), given.faults)
+        known = read_branches(given.tree) if given.branches else read_faults(faults_in)
+        faults = choose_faults(known, given.faults)
     except LookupError as error:
         options.error(str(error))
     with tempfile.TemporaryDirectory(prefix="mutants-") as folder:

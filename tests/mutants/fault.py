@@ -39,6 +39,8 @@ class Fault:
     tests: tuple[str, ...]
     more: tuple[str, ...] = ()
     equivalent: str | None = None
+    occurrence: int | None = None
+    """Which of several lines like this one it is, from 0; None if the line occurs once."""
 
 
 def read_faults(folder: Path = FAULTS) -> tuple[Fault, ...]:
@@ -73,16 +75,16 @@ def choose_faults(faults: Sequence[Fault], words: Sequence[str]) -> tuple[Fault,
 def plant(fault: Fault, tree: Path) -> str:
     """The text of the fault's file with the fault in it.
 
-    Raises: NotApplicable if there is no such file, or if its line is there twice or not at all.
+    Raises: NotApplicable if there is no such file, or if its line is not there, or twice without `occurrence`.
     """
     path = tree / fault.file
     if not path.is_file():
         raise NotApplicable(f"there is no {fault.file}")
     lines = path.read_text().splitlines(keepends=True)
     found = [number for number, line in enumerate(lines) if line.strip() == fault.line]
-    if len(found) != 1:
+    if fault.occurrence is None and len(found) != 1:
         raise NotApplicable(f"{fault.file} has {len(found)} lines {fault.line!r}, not 1")
-    (number,) = found
+    number = found[fault.occurrence or 0]
     lines[number] = lines[number].replace(fault.line, fault.becomes)
     return "".join(lines)
 
