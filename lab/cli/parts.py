@@ -121,7 +121,7 @@ def build_demo_image(
     interpreter: Path | None = None,
 ) -> Built:
     """The image of a pool, built with the keys of this machine's labs. `recipe_name`: if not the pool's own;
-    `interpreter`: as of image.build.Request."""
+    `interpreter`: as of image.request.BuildRequest."""
     from lab.demo.keys import obtain_keys
     from provisioner.image.assembly.build import BuildRequest, build_image
     from provisioner.image.mirror import choose_archives, read_sources

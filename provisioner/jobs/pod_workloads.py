@@ -1,4 +1,5 @@
-"""Pods on a node: seen, warned, evicted. What is done is decided in `pod_jobs` and `pod_evictions`."""
+"""Pods on a node: seen, warned, evicted. What is a job is decided in `pods`, what is done in `pod_jobs` and
+`pod_evictions`."""
 
 from __future__ import annotations
 

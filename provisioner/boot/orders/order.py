@@ -24,7 +24,7 @@ PROVEN_SECONDS: Final = 600.0
 
 
 def next_order(facts: OrderFacts, need: Need, new_id: str, now: datetime) -> BootOrder:
-    """The order that answers `need`. It boots what the pool wants now, or what the Maintenance under way wants."""
+    """The order that answers `need`. Which Image it boots: `rules.assigned_image.next_image`."""
     server, maintenance = facts.server, facts.maintenance
     before = server.status.order
     attempt = pending_request(server, maintenance) if need.reason == "Requested" else None

@@ -50,10 +50,10 @@ def choose_boot_target(
     urls: BootUrls,
     awaited: Sequence[str] = (),
 ) -> BootTarget:
-    """Decide what `server` boots. `image` is the one that rules.assigned_image.current_image_name tells. `awaited`: the
-    DPUs in it that its boot waits for.
+    """Decide whether `server` boots `image` now, or waits, and for what. Which Image that is: `rules.assigned_image`
+    (current_image_name). `awaited`: the DPUs in it that its boot waits for.
 
-    Never raises for what is written in objects: an unusable value becomes a Wait that names it.
+    Never raises for what is written in objects: an unusable value becomes a KeepWaiting that names it.
     """
     obstacle = bootability.find_obstacle(server, pool, image, rack) or find_awaited_dpu(server.name, awaited)
     if obstacle is not None:

@@ -1,4 +1,4 @@
-"""Bootstrap tokens: one server, one use, minutes to live.
+"""Bootstrap tokens: one server, one use, minutes to live. Whether one is minted: `admission.admit`.
 
 Source: Kubernetes, "Authenticating with Bootstrap Tokens".
 """

@@ -1,7 +1,7 @@
 """From Rack and Server objects to what the responder must know, one change at a time.
 
-Pure: objects in, a `Delta` out. The parent process keeps the Inventory; workers keep a Table (table.py) that the
-deltas change, so that one changed server costs one entry, never ten thousand.
+Pure: objects in, a `Delta` out. The parent process keeps the Inventory; workers keep a ReplyTable (table.py) that
+the deltas change, so that one changed server costs one entry, never ten thousand.
 """
 
 from __future__ import annotations

@@ -184,7 +184,7 @@ def _asked(packet: Packet) -> bytes | None:
 
 
 _VERDICTS: Final = ("offered", "acknowledged", "offered-lent", "acknowledged-lent", "informed")
-"""By Kind."""
+"""By ReplyKind."""
 _LENT: Final = (ReplyKind.OFFER_LENT, ReplyKind.ACK_LENT)
 
 
@@ -212,7 +212,7 @@ _STAGES: Final[tuple[SightingKind, ...]] = tuple(
     "System" if client is DhcpClient.PLAIN else "IPXE" if client is DhcpClient.IPXE else "Firmware"
     for client in DhcpClient
 )
-"""By Client."""
+"""By DhcpClient."""
 
 
 def _sighting(request: _Request, address: bytes | None, kind: SightingKind | None = None) -> Sighting:

@@ -50,7 +50,7 @@ _BEFORE_TAIL: Final = 44
 """Bytes of a message before `sname`."""
 
 Templates = tuple[tuple[ReplyTemplate, ...], ...]
-"""By Kind, then by Client."""
+"""By ReplyKind, then by DhcpClient."""
 
 
 def build_templates(subnet: ServedSubnet, config: DhcpConfig) -> Templates:
