@@ -239,9 +239,9 @@ def _known(
 
 
 def _is_complete(standings: Collection[MemberFacts], *, was_complete: bool) -> bool:
-    """Whether every server has the image that can have it now. Whom it leaves alone (`MemberFacts.excluded`), and what is
-    out of use, also drained by a person, is no reason to wait; what a Maintenance boots is, and what failed, unless the
-    rollout was complete before."""
+    """Whether every server has the image that can have it now. Whom it leaves alone (`MemberFacts.excluded`), and what
+    is out of use, also drained by a person, is no reason to wait; what a Maintenance boots is, and what failed, unless
+    the rollout was complete before."""
     if any(s.is_to_follow or s.returns for s in standings):
         return False
     if not was_complete and any(s.state == "Failed" for s in standings):

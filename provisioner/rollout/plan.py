@@ -1,10 +1,11 @@
 """Which servers of a pool move to another image now, and why each other one waits. Pure.
 
-Idle servers come first, in the order of `members.order_of`. A server that a single job fills is closed to new ones, which costs nothing until it ends, and
-then it is its turn: without that a queued job would take the place of the one that ended, and the server would never
-empty. A server that jobs fill only in part stays open, for closing it would idle what is free; of the last ones, and of
-idle ones that have to wait, jobs are steered away instead, so that few have to end there. A job that spans servers
-counts as one. No job is ended, but at a deadline that the pool sets, and after its warning.
+Idle servers come first, in the order of `members.order_of`. A server that a single job fills is closed to new ones,
+which costs nothing until it ends, and then it is its turn: without that a queued job would take the place of the one
+that ended, and the server would never empty. A server that jobs fill only in part stays open, for closing it would idle
+what is free; of the last ones, and of idle ones that have to wait, jobs are steered away instead, so that few have to
+end there. A job that spans servers counts as one. No job is ended, but at a deadline that the pool sets, and after its
+warning.
 """
 
 from __future__ import annotations
