@@ -18,14 +18,14 @@ if TYPE_CHECKING:
 
 _BASE_CODE = (
     "base.py",
-    "command.py",
-    "foreign.py",
     "gates/packages/installed.py",
     "gates/packages/records.py",
-    "modules.py",
     "plan.py",
     "recipe.py",
-    "tables.py",
+    "tools/command.py",
+    "tools/foreign.py",
+    "tools/modules.py",
+    "tools/tables.py",
 )
 _HERE = Path(__file__).parent
 
@@ -55,6 +55,11 @@ class Fingerprint:
             elif file.is_file():
                 self.add_file(str(file.relative_to(folder)), file)
 
+    def add_code(self, folder: Path, names: Iterable[str]) -> None:
+        """Modules by their paths in `folder`. Raises: FileNotFoundError for one that has moved: it would not count."""
+        for name in sorted(names):
+            self.add_file(name, folder / name)
+
     def hexdigest(self) -> str:
         return self._hash.hexdigest()
 
@@ -73,7 +78,7 @@ def base_fingerprint(recipe: Recipe, choices: Choices) -> str:
         ("epoch", recipe.source_date_epoch),
     ):
         fingerprint.add(name, repr(value).encode())
-    fingerprint.add_files(_HERE, (_HERE / name for name in _BASE_CODE))
+    fingerprint.add_code(_HERE, _BASE_CODE)
     return fingerprint.hexdigest()
 
 

@@ -1,5 +1,5 @@
-"""Pods on a node: seen, warned, evicted. What is a job is decided in `pods`, what is done in `pod_jobs` and
-`pod_evictions`."""
+"""Pods on a node: seen, warned, evicted. `pods` decides what counts as a job, `pod_jobs` and `pod_evictions` what is
+done."""
 
 from __future__ import annotations
 

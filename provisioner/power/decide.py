@@ -1,4 +1,4 @@
-"""What to do about a server's power. Pure: facts and a moment in, one action out. What is said of it: `status`.
+"""What to do about a server's power. Pure: facts and a moment in, one action out. `status` builds the condition.
 
 A boot is an order: the boot controller writes it, and it is carried out once. `status.power.orderID` says which order
 the BMC has accepted. A controller that died between the BMC's answer and that record carries the order out once more.
@@ -7,8 +7,8 @@ a boot that waits for one, and it begins anew; and before every reset the Node i
 asks for it (preflight.py). What was heard of the machine is no reason to leave it alone: anybody can report a boot that
 never was, and the old one would live on beside the record that arms its next token.
 
-Where a BMC was told to reset or power on and gave no answer, it may have done so, each time anew (`act` knows of
-it, in memory). Then the order is carried out as a power cycle, whose steps can each be seen by the power alone.
+Where a BMC was told to reset or power on and gave no answer, it may have done so, each time anew (`act` remembers
+it in memory). Then the order is carried out as a power cycle, whose steps can each be seen by the power alone.
 
 An order of method Kexec or Reboot is for the agent in the running system: no BMC is told anything. A power cycle is:
 cut, seen off, powered on. Each look at a server that is still on cuts it once more; `status.power.cutOrderID` is

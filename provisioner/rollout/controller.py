@@ -65,6 +65,7 @@ from provisioner.rollout.standing import (
     without_records,
 )
 from provisioner.rules.amounts import resolve_amount
+from provisioner.rules.filing import NoNameLeft
 
 __all__ = ["MANAGER", "RolloutController", "build_rollout_controllers"]
 
@@ -289,7 +290,9 @@ class RolloutController(Reconciler):
                 self._effects.ask(on_newest(act, maintenances), maintenances)
                 known.asked.add(act.server)
                 known.rests.pop(act.server, None)
-            except Conflict:
+            except (Conflict, NoNameLeft) as error:
+                if isinstance(error, NoNameLeft):
+                    log.warning("a Maintenance cannot be filed", server=act.server, error=str(error))
                 may_grant = False  # a turn that was to be taken back may have been used
                 self.changed.add(pool.name, act.server)  # also where nothing changed in it that is looked at
                 # A cache may be behind for minutes, its watch being lost.

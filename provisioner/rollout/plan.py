@@ -199,7 +199,7 @@ def _stopped(
 
 
 def reaches_limit(failed: int, strategy: UpgradeStrategy) -> bool:
-    """Whether so many servers failed with the new image that nothing goes on without a person."""
+    """Whether the number of servers that failed with the new image has reached maxFailures."""
     return failed >= strategy.max_failures
 
 

@@ -1,6 +1,6 @@
 """How a new Maintenance is filed: its name is the lock of its server's next one.
 
-People may give a name like that to the Maintenance of another server. It is passed over.
+Administrators may give a name like that to the Maintenance of another server (cli/data/requests.yaml). It is skipped.
 """
 
 from __future__ import annotations
@@ -10,14 +10,24 @@ from typing import Any, Final, Protocol
 
 from provisioner.api import Maintenance
 from provisioner.api.machinery.codec import to_json
-from provisioner.api.machinery.errors import Conflict
+from provisioner.api.machinery.errors import Conflict, NeedsHuman
 from provisioner.api.machinery.schema import API_VERSION
 from provisioner.api.nodes.maintenance import RELEASE_FINALIZER, Requestor
 from provisioner.cluster.resources import ResourceType, of
 from provisioner.rules.requests import next_name
 
 NUMBERS_TRIED: Final = 16
-"""Names that are passed over before nobody tries on."""
+"""How many taken names are skipped before filing fails."""
+
+
+class NoNameLeft(NeedsHuman):
+    """The next names of a server belong to Maintenances of other servers."""
+
+    def __init__(self, server: str) -> None:
+        words = (
+            f"the next {NUMBERS_TRIED} names for a Maintenance of Server '{server}' belong to Maintenances of others"
+        )
+        super().__init__(words, hint=f"delete those: kubectl get maintenances | grep '^{server}-'")
 
 
 class Maintenances(Protocol):
@@ -33,7 +43,7 @@ def file_maintenance(
 ) -> dict[str, Any]:
     """A new Maintenance of `server`, asked for by `requestor`. `names`: those of the server's that are known.
 
-    Raises: Conflict if somebody else made one of this server, or sixteen names are taken.
+    Raises: Conflict if somebody else made one of this server; NoNameLeft.
     """
     taken = list(names)
     for _ in range(NUMBERS_TRIED):
@@ -50,15 +60,10 @@ def file_maintenance(
             if not is_of_another(cluster, name, server):
                 raise
             taken.append(name)
-    raise no_name_left(server)
+    raise NoNameLeft(server)
 
 
 def is_of_another(cluster: Maintenances, name: str, server: str) -> bool:
     """Whether there is a Maintenance of that name, of a server other than `server`."""
     found = cluster.find(of(Maintenance), name)
     return found is not None and found["spec"]["serverRef"] != server
-
-
-def no_name_left(server: str) -> Conflict:
-    words = f"the next {NUMBERS_TRIED} names of Server '{server}' belong to others' Maintenances"
-    return Conflict(words, after_seconds=1.0)

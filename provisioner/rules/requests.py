@@ -52,7 +52,7 @@ class Placement:
 
 
 def place(maintenances: Iterable[Maintenance], server: str, wanted: Requestor, taken: Iterable[str] = ()) -> Placement:
-    """The Maintenance of `server` into which `wanted` goes. taken: names that a new one cannot have."""
+    """The Maintenance of `server` into which `wanted` goes. taken: names already in use."""
     own = [m for m in maintenances if m.spec.server_ref == server]
     target = find_target(own, wanted)
     before = entry_of(target, wanted.name) if target is not None else None

@@ -1,4 +1,4 @@
-"""`make mutants [FAULTS="join power"]`: whether the tests find the faults of `faults/`, planted one at a time."""
+"""`make mutants [FAULTS="join power"] [BRANCHES=1]`: whether the tests find known faults, planted one at a time."""
 
 from __future__ import annotations
 

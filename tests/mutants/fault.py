@@ -29,7 +29,7 @@ class NotApplicable(Exception):
 
 @dataclass(frozen=True)
 class Fault:
-    """`area` is the path of its file in `faults/`, without `.toml`."""
+    """`area` is the path of its file in `faults/`, without `.toml`; of one that is derived, its folder."""
 
     area: str
     name: str
@@ -82,8 +82,9 @@ def plant(fault: Fault, tree: Path) -> str:
         raise NotApplicable(f"there is no {fault.file}")
     lines = path.read_text().splitlines(keepends=True)
     found = [number for number, line in enumerate(lines) if line.strip() == fault.line]
-    if fault.occurrence is None and len(found) != 1:
-        raise NotApplicable(f"{fault.file} has {len(found)} lines {fault.line!r}, not 1")
+    if (len(found) != 1) if fault.occurrence is None else (len(found) <= fault.occurrence):
+        wanted = 1 if fault.occurrence is None else f"more than {fault.occurrence}"
+        raise NotApplicable(f"{fault.file} has {len(found)} lines {fault.line!r}, not {wanted}")
     number = found[fault.occurrence or 0]
     lines[number] = lines[number].replace(fault.line, fault.becomes)
     return "".join(lines)

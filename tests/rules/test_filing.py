@@ -9,7 +9,7 @@ import pytest
 
 from provisioner.api.machinery.errors import Conflict
 from provisioner.api.nodes.maintenance import Requestor
-from provisioner.rules.filing import NUMBERS_TRIED, file_maintenance
+from provisioner.rules.filing import NUMBERS_TRIED, NoNameLeft, file_maintenance
 
 ASKED = Requestor(name="user-alice", action="Reboot", requested_time="2026-05-04T10:00:00Z")
 
@@ -55,5 +55,5 @@ def test_one_that_somebody_else_made_of_this_server_is_a_conflict() -> None:
 
 def test_who_takes_all_names_is_told_of_and_not_followed_for_ever() -> None:
     cluster = FakeMaintenances({f"r01-u01-{number}": "r01-u02" for number in range(1, 2 * NUMBERS_TRIED)})
-    with pytest.raises(Conflict, match="belong to others' Maintenances"):
+    with pytest.raises(NoNameLeft, match="belong to Maintenances of others; delete those"):
         file_maintenance(cluster, "r01-u01", ASKED, [])

@@ -24,7 +24,7 @@ PROVEN_SECONDS: Final = 600.0
 
 
 def next_order(facts: OrderFacts, need: Need, new_id: str, now: datetime) -> BootOrder:
-    """The order that answers `need`. Which Image it boots: `rules.assigned_image.next_image`."""
+    """The order that answers `need`. `rules.assigned_image.next_image` chooses its Image."""
     server, maintenance = facts.server, facts.maintenance
     before = server.status.order
     attempt = pending_request(server, maintenance) if need.reason == "Requested" else None

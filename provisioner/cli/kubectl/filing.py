@@ -14,12 +14,12 @@ from typing import Any, Final
 
 from provisioner.api import Maintenance
 from provisioner.api.machinery.codec import decode, to_json
-from provisioner.api.machinery.errors import Refused, Retryable
+from provisioner.api.machinery.errors import Forbidden, Refused, Retryable
 from provisioner.api.machinery.schema import API_VERSION
 from provisioner.api.nodes.maintenance import Requestor
 from provisioner.cluster.client import Cluster
 from provisioner.cluster.resources import of
-from provisioner.rules.filing import NUMBERS_TRIED, is_of_another, no_name_left
+from provisioner.rules.filing import NUMBERS_TRIED, NoNameLeft, is_of_another
 from provisioner.rules.requests import is_active, is_open, place
 
 ATTEMPTS: Final = 5
@@ -51,15 +51,16 @@ def field_manager(requestor: str) -> str:
 
 
 def file_request(cluster: Cluster, server: str, wanted: Requestor, *, dry_run: bool = False) -> Filed:
-    """Write the request. Raises: Refused; Retryable if others are faster every time, or have all names."""
+    """Write the request. Raises: Refused; NoNameLeft; Retryable if the server's Maintenances begin first every time."""
     begun, taken = 0, list[str]()
     while begun < ATTEMPTS and len(taken) < NUMBERS_TRIED:
-        placed = place(read_maintenances(cluster, server), server, wanted, taken)
+        known = read_maintenances(cluster, server)
+        placed, names = place(known, server, wanted, taken), [m.name for m in known]
         name, entry = placed.name, placed.entry
         try:
             applied = _apply(cluster, name, server, (entry,), manager_of=entry.name, dry_run=dry_run)
-        except Refused:  # a Maintenance keeps its server
-            if not is_of_another(cluster, name, server):
+        except Refused as refused:  # a Maintenance keeps its server
+            if isinstance(refused, Forbidden) or name in names or not is_of_another(cluster, name, server):
                 raise
             taken.append(name)
             continue
@@ -72,7 +73,7 @@ def file_request(cluster: Cluster, server: str, wanted: Requestor, *, dry_run: b
         withdraw(cluster, written, entry.name)
         begun += 1
     if begun < ATTEMPTS:
-        raise no_name_left(server)
+        raise NoNameLeft(server)
     raise Retryable(f"Maintenances of {server} begin faster than a request reaches them")
 
 

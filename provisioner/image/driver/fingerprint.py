@@ -15,13 +15,15 @@ from provisioner.image.tools.tables import names_of
 
 _HERE = Path(__file__).parent
 _CODE_BESIDE = (
-    "command.py",
-    "foreign.py",
+    "driver_recipe.py",
     "gates/packages/installed.py",
     "gates/packages/records.py",
-    "modules.py",
+    "module_signing.py",
     "plan.py",
-    "tables.py",
+    "tools/command.py",
+    "tools/foreign.py",
+    "tools/modules.py",
+    "tools/tables.py",
 )
 _COMPILING_CODE = ("compile.py", "plan.py")
 
@@ -47,7 +49,7 @@ def driver_fingerprint(recipe: Recipe, choices: Choices, base: str, certificate:
     for tree in recipe.driver_trees:
         fingerprint.add_files(tree, tree.rglob("*"))
     fingerprint.add_files(_HERE, _HERE.rglob("*.py"))
-    fingerprint.add_files(_HERE.parent, (_HERE.parent / name for name in _CODE_BESIDE))
+    fingerprint.add_code(_HERE.parent, _CODE_BESIDE)
     return fingerprint.hexdigest()
 
 
@@ -88,5 +90,5 @@ def modules_fingerprint(recipe: Recipe, wanted: WantedDriver, obtained: Obtained
     fingerprint.add("tools", hashlib.sha256(status).digest())
     parts = (source.folder, source.replace, names_of(driver.modules), wanted.release, wanted.choices.architecture)
     fingerprint.add("recipe", repr((*parts, recipe.source_date_epoch)).encode())
-    fingerprint.add_files(_HERE, (_HERE / name for name in _COMPILING_CODE))
+    fingerprint.add_code(_HERE, _COMPILING_CODE)
     return fingerprint.hexdigest()

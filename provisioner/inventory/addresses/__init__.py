@@ -1,1 +1,1 @@
-"""Addresses of servers: which there are, which a server gets, and how it claims it."""
+"""Addresses of servers: which there are, which one gets, how it claims it; `judge`: what the inventory says of it."""

@@ -1,1 +1,1 @@
-"""Jobs as all their sources tell of them: what runs, and how it ended."""
+"""The job model that pods and Slurm share: what runs, how it ended, and what can be done to it."""

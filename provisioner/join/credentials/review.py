@@ -79,10 +79,8 @@ def _entries(roles: list[Object]) -> Mapping[str, ListedServer]:
 
 def read_review(body: object) -> Requester:
     """Of the JSON that the API server sends. Raises: MalformedReview, in words that say what was expected."""
-    if not isinstance(body, Mapping) or (body.get("apiVersion"), body.get("kind")) != (
-        ACCESS_REVIEWS.api_version,
-        ACCESS_REVIEWS.kind,
-    ):
+    kind = (ACCESS_REVIEWS.api_version, ACCESS_REVIEWS.kind)
+    if not isinstance(body, Mapping) or (body.get("apiVersion"), body.get("kind")) != kind:
         raise MalformedReview(f"the request is no SubjectAccessReview of {ACCESS_REVIEWS.api_version}")
     spec = body.get("spec")
     if not isinstance(spec, Mapping):

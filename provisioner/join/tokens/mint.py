@@ -1,4 +1,4 @@
-"""Bootstrap tokens: one server, one use, minutes to live. Whether one is minted: `admission.admit`.
+"""Bootstrap tokens: one server, one use, minutes to live. `admission.admit` decides whether one is minted.
 
 Source: Kubernetes, "Authenticating with Bootstrap Tokens".
 """

@@ -1,1 +1,1 @@
-"""Who asks, and what it gets: the decision about each packet, from the inventory alone. Pure."""
+"""Identify the client and choose its reply: from the inventory, and from addresses lent to unknown machines."""

@@ -20,8 +20,8 @@ _TYPES: Final = 9
 _ROW: Final = 2 * len(DhcpClient)
 
 Received = Sequence[list[int]]
-"""By the type of a message, any byte: its row, in which each Client has two places, the second for what a relay passed
-on."""
+"""By the type of a message, any byte: its row, in which each DhcpClient has two places, the second for what a relay
+passed on."""
 
 
 @dataclass

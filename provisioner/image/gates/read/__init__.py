@@ -1,1 +1,1 @@
-"""What the gates judge, read once: trees, layers as they are packed, kernel modules, and whose each file is."""
+"""What the gates judge, read once: trees, packed layers, kernel modules, whose each file is, what looks like a secret."""

@@ -1,1 +1,1 @@
-"""What the API says of tenants and DPUs, read into facts, and how what follows is written back."""
+"""Reads tenants and DPUs from the API into facts, and writes the results."""

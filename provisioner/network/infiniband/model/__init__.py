@@ -1,1 +1,1 @@
-"""What a subnet manager is to have and has, compared, and the conditions that tell of it."""
+"""Desired and observed partitions compared, and the conditions that tell of it."""
