@@ -1,1 +1,1 @@
-"""What the gates judge, read once: trees, packed layers, kernel modules, whose each file is, what looks like a secret."""
+"""What the gates judge, read once: trees, packed layers, kernel modules, whose each file is, what may be secret."""
