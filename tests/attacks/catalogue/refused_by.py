@@ -77,7 +77,7 @@ REFUSED_BY: Final[Mapping[str, str]] = {
     "tests/fuzz/": "tests/fuzz/targets.py",
     "tests/health/": "provisioner/health",
     "tests/image/": "provisioner/node/image",
-    "tests/image/driver/": "provisioner/image/driver",
+    "tests/image/driver/": "provisioner/image/module_signing.py",
     "tests/image/test_ipv6.py": "images/node/tree",
     "tests/image/test_sign": "provisioner/image/finished/sign.py",
     "tests/image/trust/": "provisioner/image/trust",
