@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import contextlib
 import hashlib
 import itertools
 import os
 import shutil
+import socket
 import subprocess
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -13,13 +15,14 @@ from ipaddress import IPv4Address, IPv4Interface
 from pathlib import Path
 from typing import Final
 
+from lab.virtual_network.namespace import Namespace, ip
 from provisioner.api.machinery.errors import NeedsHuman
+from provisioner.network.agent.model import namespaces
 
 BRIDGE: Final = "boot0"
 BOOT_INTERFACE: Final = IPv4Interface("10.80.0.1/24")
-_NO_IPV6: Final = "for all in all default; do echo 1 > /proc/sys/net/ipv6/conf/$all/disable_ipv6 || :; done 2>/dev/null"
 _BRIDGE_MAC: Final = "52:54:00:80:00:01"
-_NAMESPACES: Final = Path("/run/netns")
+_IPV6: Final = Path("/proc/sys/net/ipv6/conf")
 
 
 @dataclass(frozen=True)
@@ -38,11 +41,11 @@ class LabNetwork:
 
     @property
     def exists(self) -> bool:
-        return (_NAMESPACES / self.namespace).exists()
+        return (namespaces.NAMED / self.namespace).exists()
 
     def command(self, argv: Sequence[str | Path]) -> list[str]:
         """Arguments that run `argv` in the namespace; the program keeps the process id that the caller gets."""
-        return ["nsenter", f"--net={_NAMESPACES / self.namespace}", "--", *(str(word) for word in argv)]
+        return ["nsenter", f"--net={namespaces.NAMED / self.namespace}", "--", *(str(word) for word in argv)]
 
     def create(
         self,
@@ -56,33 +59,31 @@ class LabNetwork:
         Raises: NeedsHuman if it cannot be made.
         """
         if not self.exists:
-            _ip("netns", "add", self.namespace)
-        links = self._ip("-o", "link", "show")
-        # No address of its own may appear by itself: what the lab does must not depend on the kernel's IPv6.
-        self._run("sh", "-c", _NO_IPV6)
-        self._ip("link", "set", "lo", "up")
-        if f": {BRIDGE}:" not in links:
-            # With a forward delay the port of a machine that just powered on would drop its first DHCP requests.
-            # Without an address of its own a bridge takes its ports', and changes it as machines come and go.
-            self._ip(
-                "link", "add", BRIDGE, "address", _BRIDGE_MAC, "type", "bridge", "forward_delay", "0", "stp_state", "0"
-            )
-        self._ip("addr", "replace", str(self.boot_interface), "dev", BRIDGE)
-        self._ip("link", "set", BRIDGE, "up")
-        for address in bmc_addresses:
-            self._ip("addr", "replace", f"{address}/32", "dev", "lo")
-        for tap in taps:
-            self._tap(tap, links)
-            self._ip("link", "set", tap, "master", BRIDGE, "up")
-        for tap in itertools.chain.from_iterable(cables):
-            self._tap(tap, links)
-            self._ip("link", "set", tap, "up")
+            ip("netns", "add", self.namespace)
+        with Namespace(self.namespace).kernel() as kernel:
+            links = namespaces.interfaces()
+            # No address of its own may appear by itself: what the lab does must not depend on the kernel's IPv6.
+            for scope in ("all", "default"):
+                with contextlib.suppress(OSError):
+                    (_IPV6 / scope / "disable_ipv6").write_text("1")
+            if BRIDGE not in links:
+                # With a forward delay the port of a machine that just powered on would drop its first DHCP requests.
+                # Without an address of its own a bridge takes its ports', and changes it as machines come and go.
+                kernel.link(
+                    "add", ifname=BRIDGE, kind="bridge", address=_BRIDGE_MAC, br_forward_delay=0, br_stp_state=0
+                )
+            bridge, loopback = socket.if_nametoindex(BRIDGE), socket.if_nametoindex("lo")
+            kernel.addr("replace", index=bridge, address=str(self.boot_interface))
+            kernel.link("set", index=bridge, state="up")
+            kernel.link("set", index=loopback, state="up")
+            for address in bmc_addresses:
+                kernel.addr("replace", index=loopback, address=f"{address}/32")
+            for tap in (*taps, *itertools.chain.from_iterable(cables)):
+                if tap not in links:
+                    kernel.link("add", ifname=tap, kind="tuntap", mode="tap")
+                kernel.link("set", ifname=tap, master=bridge if tap in taps else None, state="up")
         if cables:
             self._lay(cables)
-
-    def _tap(self, tap: str, links: str) -> None:
-        if f": {tap}:" not in links:
-            self._ip("tuntap", "add", "dev", tap, "mode", "tap")
 
     def _lay(self, cables: Sequence[tuple[str, str]]) -> None:
         if shutil.which("nft") is None:
@@ -105,20 +106,14 @@ class LabNetwork:
         Processes in it would keep it alive unseen: end them first (see lab.demo.leftovers.clean_lab).
         """
         if self.exists:
-            _ip("netns", "delete", self.namespace)
-
-    def _ip(self, *arguments: str) -> str:
-        return _ip("-n", self.namespace, *arguments)
-
-    def _run(self, *argv: str) -> None:
-        subprocess.run(self.command(argv), check=True, stdout=subprocess.DEVNULL)
+            ip("netns", "delete", self.namespace)
 
 
 def processes_in(namespace: str) -> list[int]:
     """Process ids of what runs in the namespace of that name, whoever started it; none where there is no namespace."""
-    if not (_NAMESPACES / namespace).exists():
+    if not (namespaces.NAMED / namespace).exists():
         return []
-    wanted = (_NAMESPACES / namespace).stat()
+    wanted = (namespaces.NAMED / namespace).stat()
     return [int(process.name) for process in Path("/proc").glob("[0-9]*") if _is_in(process, wanted)]
 
 
@@ -150,13 +145,3 @@ def _cable_rules(cables: Sequence[tuple[str, str]]) -> str:
         for number, (one, other) in enumerate(ways)
     ]
     return "\n".join(["add table netdev cables", "delete table netdev cables", "table netdev cables {", *chains, "}\n"])
-
-
-def _ip(*arguments: str) -> str:
-    ran = subprocess.run(["ip", *arguments], capture_output=True, text=True, check=False)
-    if ran.returncode != 0:
-        raise NeedsHuman(
-            f"`ip {' '.join(arguments)}` ended with {ran.returncode}: {ran.stderr.strip()}",
-            hint="the lab needs root, iproute2 and a kernel with network namespaces, bridge and tun",
-        )
-    return ran.stdout

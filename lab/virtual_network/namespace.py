@@ -1,16 +1,23 @@
-"""A network namespace that stands for a machine: commands in it, threads in it, echo requests from it. Needs root."""
+"""A network namespace that stands for a machine: its links and addresses, commands in it, threads in it, echo requests
+from it. Needs root."""
 
 from __future__ import annotations
 
+import contextlib
 import subprocess
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from typing import Any, Final, TypeVar
+
+from pyroute2 import IPRoute, NetlinkError
 
 from lab.virtual_network.echo import Echoes, echo
 from provisioner.api.machinery.errors import NeedsHuman
 from provisioner.network.agent.model import namespaces
 
 T = TypeVar("T")
+_HINT: Final = (
+    "a virtual network needs root, iproute2, nftables and a kernel with network namespaces, bridge, tun, veth and VXLAN"
+)
 _COMMAND_SECONDS: Final = 60
 _ANSWER_SECONDS: Final = 60.0
 """For an answer that shall come, on a machine however busy: it is not waited for once it is there."""
@@ -23,14 +30,27 @@ class Namespace:
         self.name = name
 
     def create(self) -> None:
-        """Raises: NeedsHuman in the words of `ip`."""
+        """Raises: NeedsHuman."""
         ip("netns", "add", self.name)
-        self.ip("link", "set", "lo", "up")
+        with self.kernel() as kernel:
+            kernel.link("set", ifname="lo", state="up")
 
     def delete(self) -> None:
         """Take it away, and those that agents in it have made for VPCs. Absent is fine."""
         for name in (*namespaces.domains_of(self.name), self.name):
             subprocess.run(["ip", "netns", "delete", name], capture_output=True, check=False)
+
+    @contextlib.contextmanager
+    def kernel(self) -> Iterator[IPRoute]:
+        """Its links, addresses and routes; this thread is in the namespace meanwhile.
+
+        Raises: NeedsHuman in the kernel's words.
+        """
+        try:
+            with namespaces.inside(self.name), IPRoute(ext_ack=True) as kernel:
+                yield kernel
+        except (NetlinkError, OSError) as error:
+            raise NeedsHuman(f"namespace {self.name}: {error.args[-1]}", hint=_HINT) from error
 
     def ip(self, *arguments: str) -> str:
         """Raises: NeedsHuman."""
@@ -78,7 +98,4 @@ def ip(*arguments: str) -> str:
 
 
 def _failed(arguments: tuple[str, ...], ran: subprocess.CompletedProcess[str], where: str = "") -> NeedsHuman:
-    return NeedsHuman(
-        f"`{' '.join(arguments)}`{where} ended with {ran.returncode}: {ran.stderr.strip()}",
-        hint="a virtual network needs root, iproute2, nftables and a kernel with network namespaces, veth and VXLAN",
-    )
+    return NeedsHuman(f"`{' '.join(arguments)}`{where} ended with {ran.returncode}: {ran.stderr.strip()}", hint=_HINT)

@@ -7,14 +7,16 @@ the other end of a cable.
 from __future__ import annotations
 
 import re
+import socket
 import sys
 from collections.abc import Callable, Mapping, Sequence
 from typing import Final, Generic, TypeVar
 
-from lab.virtual_network.namespace import Namespace, ip
+from lab.virtual_network.namespace import Namespace
 from provisioner.network.agent.model import namespaces
 
 BRIDGE: Final = "br0"
+_NO_DAD: Final = 0x02
 
 
 class Host(Namespace):
@@ -31,16 +33,20 @@ class Host(Namespace):
 
     def take(self, *addresses: str, mtu: int = 1500) -> None:
         """Addresses such as 10.1.0.3; a default route by each one's gateway."""
-        self.ip("link", "set", "eth0", "mtu", str(mtu))
-        for address in addresses:
-            six = ":" in address
-            self.ip("addr", "add", f"{address}/{127 if six else 31}", "dev", "eth0", *(["nodad"] if six else []))
-            self.ip(*(["-6"] if six else []), "route", "replace", "default", "via", gateway(address))
+        with self.kernel() as kernel:
+            index = socket.if_nametoindex("eth0")
+            kernel.link("set", index=index, mtu=mtu)
+            for address in addresses:
+                length, flags, everywhere = (127, _NO_DAD, "::/0") if ":" in address else (31, None, "0.0.0.0/0")
+                kernel.addr("add", index=index, address=address, prefixlen=length, flags=flags)
+                kernel.route("replace", dst=everywhere, gateway=gateway(address))
 
     def become(self, mac: str, *addresses: str) -> None:
         """What an attachment was given, in place of what the host had."""
-        self.ip("addr", "flush", "dev", "eth0")
-        self.ip("link", "set", "eth0", "address", mac)
+        with self.kernel() as kernel:
+            index = socket.if_nametoindex("eth0")
+            kernel.flush_addr(index=index)
+            kernel.link("set", index=index, address=mac)
         self.mac = mac
         self.take(*addresses)
 
@@ -78,8 +84,8 @@ class Rack(Generic[D]):
         self._name_of, self._kind = name_of, kind
         self.made: list[Namespace] = []
         self.switch = self.namespace("sw")
-        self.switch.ip("link", "add", BRIDGE, "mtu", str(mtu), "type", "bridge", "forward_delay", "0")
-        self.switch.ip("link", "set", BRIDGE, "up")
+        with self.switch.kernel() as kernel:
+            kernel.link("add", ifname=BRIDGE, kind="bridge", mtu=mtu, br_forward_delay=0, state="up")
 
     def namespace(self, part: str) -> Namespace:
         """Whoever is neither DPU nor host."""
@@ -94,8 +100,10 @@ class Rack(Generic[D]):
         """Cable a namespace to the underlay, with an address such as 192.0.2.1 there."""
         port = f"to{address.rpartition('.')[2]}"
         self.cable(namespace, device, self.switch, port, self.mtu)
-        self.switch.ip("link", "set", port, "master", BRIDGE)
-        namespace.ip("addr", "add", f"{address}/24", "dev", device)
+        with self.switch.kernel() as kernel:
+            kernel.link("set", ifname=port, master=socket.if_nametoindex(BRIDGE))
+        with namespace.kernel() as kernel:
+            kernel.addr("add", index=socket.if_nametoindex(device), address=address, prefixlen=24)
 
     def dpu(self, vtep: str, functions: Sequence[str] = ("pf0",), parts: Sequence[str] = ()) -> D:
         """A DPU with a host behind each function, whose hardware addresses are those of `mac_of`. parts: names of the
@@ -115,11 +123,12 @@ class Rack(Generic[D]):
         self, one: Namespace, its: str, other: Namespace, others: str, mtu: int = 1500, its_mac: str | None = None
     ) -> None:
         """A link between two namespaces, up on both sides."""
-        mac = ("address", its_mac) if its_mac else ()
-        ends = (("netns", one.name, "type", "veth"), ("peer", "name", others, "mtu", str(mtu), "netns", other.name))
-        ip("link", "add", its, "mtu", str(mtu), *mac, *ends[0], *ends[1])
-        one.ip("link", "set", its, "up")
-        other.ip("link", "set", others, "up")
+        with namespaces.opened(other.name) as there, one.kernel() as kernel:
+            far_end = {"ifname": others, "mtu": mtu, "net_ns_fd": there}
+            kernel.link("add", ifname=its, kind="veth", mtu=mtu, address=its_mac, peer=far_end)
+            kernel.link("set", ifname=its, state="up")
+        with other.kernel() as kernel:
+            kernel.link("set", ifname=others, state="up")
 
     def delete(self) -> None:
         for namespace in self.made:

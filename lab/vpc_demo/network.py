@@ -4,6 +4,7 @@ in which only the DPUs are."""
 from __future__ import annotations
 
 import shutil
+import socket
 from collections.abc import Callable
 
 from lab.demo.leftovers import end_processes_in
@@ -35,8 +36,10 @@ def create_network(state: DemoState) -> Rack[DPU]:
         dpu = rack.dpu(card.vtep, tuple(host.function for host in hosts), names)
         port = f"to-{card.server}"
         rack.cable(dpu, "oob0", management, port)
-        management.ip("link", "set", port, "master", BRIDGE)
-        dpu.ip("addr", "add", f"{card.management}/24", "dev", "oob0")
+        with management.kernel() as kernel:
+            kernel.link("set", ifname=port, master=socket.if_nametoindex(BRIDGE))
+        with dpu.kernel() as kernel:
+            kernel.addr("add", index=socket.if_nametoindex("oob0"), address=str(card.management), prefixlen=24)
     return rack
 
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import select
 import socket
 import struct
@@ -10,7 +9,7 @@ import threading
 import time
 from collections.abc import Callable
 from ipaddress import ip_address
-from typing import Final
+from typing import Final, Literal
 
 from lab.virtual_network.namespace import Namespace
 from lab.virtual_network.rack import Host
@@ -56,7 +55,7 @@ def send_as(liar: Host, target: Host, to: str, *, address: str | None = None, ma
     or hardware address. Afterwards the host is as it was before."""
     own = liar.inside(lambda: _own_address(to))
     if address is not None:
-        liar.ip("addr", "add", f"{address}/32", "dev", "eth0")
+        _change_address(liar, "add", address)
     if mac is not None:
         before = hardware_address(liar)
         _change_hardware_address(liar, mac)
@@ -64,7 +63,7 @@ def send_as(liar: Host, target: Host, to: str, *, address: str | None = None, ma
         return _heard_at(target, lambda: liar.echo(to, source=address), source=address or own, to=to)
     finally:
         if address is not None:
-            liar.ip("addr", "del", f"{address}/32", "dev", "eth0")
+            _change_address(liar, "del", address)
         if mac is not None:
             _change_hardware_address(liar, before)
 
@@ -108,10 +107,17 @@ def _own_address(to: str) -> str:
 
 def hardware_address(host: Host) -> str:
     """Of its eth0."""
-    (link,) = json.loads(host.ip("-j", "link", "show", "eth0"))
-    return str(link["address"])
+    with host.kernel() as kernel:
+        (link,) = kernel.link("get", ifname="eth0")
+    return str(link.get("address"))
+
+
+def _change_address(host: Host, command: Literal["add", "del"], address: str) -> None:
+    with host.kernel() as kernel:
+        kernel.addr(command, index=socket.if_nametoindex("eth0"), address=address, prefixlen=32)
 
 
 def _change_hardware_address(host: Host, mac: str) -> None:
     """The default route stays: the device is not taken down for it."""
-    host.ip("link", "set", "eth0", "address", mac)
+    with host.kernel() as kernel:
+        kernel.link("set", ifname="eth0", address=mac)

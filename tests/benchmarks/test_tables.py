@@ -132,7 +132,7 @@ def layers() -> Made:
 
 
 def network() -> Made:
-    results = [network_bench.Result(10, 10, THREE, THREE, THREE)]
+    results = [network_bench.Result(10, 10, THREE, THREE, THREE, THREE)]
     return network_bench.table(results), network_bench.check_goals(results)
 
 
@@ -363,6 +363,7 @@ def test_the_look_of_an_agent_counts_the_programs_that_it_starts(monkeypatch: py
     monkeypatch.setattr(network_bench.time, "process_time", lambda: 0.0)
     monkeypatch.setattr(network_bench, "rack", FakeRack)
     monkeypatch.setattr(network_bench, "in_batches", lambda *_: 1.0)
+    monkeypatch.setattr(network_bench, "by_pyroute2", lambda *_: 1.0)
     result = network_bench.Result(1, 2)
     network_bench.measure(result, 1)
     assert result.idle == [0.25]

@@ -8,6 +8,7 @@ import subprocess
 import sys
 from pathlib import Path
 
+import pyroute2
 import pytest
 
 import provisioner
@@ -34,7 +35,7 @@ def test_a_dpu_has_what_all_nodes_have_and_its_own_drivers_and_agent() -> None:
     assert dpu.folders == (NODE, DPU)
     assert dpu.trees == (NODE / "tree", DPU / "tree")
     assert dpu.stage1_trees == gpu_node.stage1_trees == (NODE / "stage1",)
-    assert set(dpu.root.packages) - set(gpu_node.root.packages) == {"mstflint"}
+    assert set(dpu.root.packages) - set(gpu_node.root.packages) == {"mstflint", "python3-pyroute2"}
     assert {"rdma-core", "nvme-cli"} <= set(gpu_node.root.packages) - set(dpu.root.packages)
     assert dpu.driver is None
     assert {"mlx5_core", "mlxbf_gige", "vrf", "vxlan"} <= set(dpu.root.modules)
@@ -77,10 +78,16 @@ def test_the_ports_of_the_image_are_words_that_the_agent_takes(capsys: pytest.Ca
 
 @pytest.mark.programs
 def test_the_agent_of_the_image_needs_nothing_that_the_image_has_not(tmp_path: Path) -> None:
-    """With its standard library alone, isolated from what is installed here."""
-    install_agents(PACKAGE, read_recipe(DPU).root.agents, tmp_path)
-    look = f"import sys; sys.path.insert(0, {str(tmp_path)!r}); import runpy; sys.argv = ['agent', 'run', '--help']; "
-    look += "runpy.run_module('provisioner.network.agent', run_name='__main__')"
+    """With pyroute2 and what the recipe leaves of the standard library, isolated from what is installed here."""
+    root = read_recipe(DPU).root
+    install_agents(PACKAGE, root.agents, tmp_path)
+    (tmp_path / "pyroute2").symlink_to(Path(pyroute2.__file__).parent)
+    gone = [Path(each).name.partition(".")[0] for each in set(root.remove) - set(root.kept) if "/python3*/" in each]
+    assert "idlelib" in gone
+    look = (
+        f"import sys; sys.path.insert(0, {str(tmp_path)!r}); sys.modules.update(dict.fromkeys({gone})); import runpy; "
+    )
+    look += "sys.argv = ['agent', 'run', '--help']; runpy.run_module('provisioner.network.agent', run_name='__main__')"
     ran = subprocess.run([sys.executable, "-I", "-S", "-c", look], capture_output=True, text=True, check=False)
     assert ran.returncode == 0, ran.stderr
     assert "below it lie the kubelet's files" in ran.stdout

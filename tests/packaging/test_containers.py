@@ -116,7 +116,7 @@ LOOK = """
 import importlib, json, pkgutil, os, provisioner
 failed = {}
 for module in pkgutil.walk_packages(provisioner.__path__, "provisioner."):
-    if not module.name.endswith("__main__"):
+    if not module.name.endswith("__main__") and not module.name.startswith("provisioner.network.agent."):
         try:
             importlib.import_module(module.name)
         except BaseException as error:
@@ -140,6 +140,7 @@ print(json.dumps({
 def test_every_module_is_imported_by_its_user_on_a_read_only_root(
     container: Callable[[str], Container], name: str, user: int
 ) -> None:
+    """But for the agent of DPUs, which runs in their image and needs pyroute2."""
     said = json.loads(container(name).run("/usr/bin/python3.13", "-I", "-c", LOOK).stdout)
     assert said["failed"] == {}
     assert said["user"][:2] == [user, user]

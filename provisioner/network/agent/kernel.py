@@ -12,7 +12,7 @@ from provisioner.network.agent.model import namespaces
 from provisioner.network.agent.model.namespaces import inside, opened
 from provisioner.network.agent.model.state import HOME, Address, Neighbour, Place, Route
 from provisioner.network.agent.netlink.entries import IndexOf, address, fdb_entry, neighbour, route
-from provisioner.network.agent.netlink.links import delete_link, new_veth, new_vrf, new_vxlan, set_link
+from provisioner.network.agent.netlink.links import change_link
 from provisioner.network.agent.netlink.socket import NetlinkError, NetlinkRequest, NetlinkSocket
 from provisioner.network.agent.nft import NftRefused
 from provisioner.network.agent.observe import SYSCTLS
@@ -117,49 +117,38 @@ def _one(kernel: NetlinkSocket, operation: Operation) -> str | None:
     elif isinstance(operation, MoveLink):
         return _moved(operation)
     elif isinstance(operation, DeleteLink):
-        return _sent(kernel, delete_link(_index_of(operation.name)))
+        return change_link(kernel, "del", index=_index_of(operation.name))
     elif isinstance(operation, ChangeLink):
         return _changed(kernel, operation)
     return None
 
 
 def _changed(kernel: NetlinkSocket, operation: ChangeLink) -> str | None:
-    master = None
+    how: dict[str, object] = {"mtu": operation.mtu_bytes, "address": operation.mac}
+    if operation.up is not None:
+        how["state"] = "up" if operation.up else "down"
     if operation.master is not None:
-        master = _index_of(operation.master) if operation.master else 0
-    return _sent(
-        kernel,
-        set_link(
-            _index_of(operation.name),
-            up=operation.up,
-            mtu_bytes=operation.mtu_bytes,
-            mac=operation.mac,
-            master=master,
-        ),
-    )
+        how["master"] = _index_of(operation.master) if operation.master else 0
+    return change_link(kernel, "set", index=_index_of(operation.name), **how)
 
 
 def _moved(operation: MoveLink) -> str | None:
     with opened(operation.target) as target, inside(operation.place), NetlinkSocket() as kernel:
-        return _sent(kernel, set_link(_index_of(operation.name), namespace_fd=target))
+        return change_link(kernel, "set", index=_index_of(operation.name), net_ns_fd=target)
 
 
 def _added(kernel: NetlinkSocket, operation: AddLink) -> str | None:
     """Asked for from HOME: there a VXLAN device sends and receives, wherever it is itself."""
     link = operation.link
+    how: dict[str, object] = {}
     with opened(operation.place) as here, opened(link.peer_place or HOME) as there:
         if link.kind == "vrf":
-            request = new_vrf(link.name, link.table or 0)
+            how = {"vrf_table": link.table}
         elif link.kind == "vxlan":
-            request = new_vxlan(link.name, link.vni or 0, link.local or "", VXLAN_PORT, here)
+            how = {"vxlan_id": link.vni, "vxlan_local": link.local, "vxlan_learning": 0, "vxlan_port": VXLAN_PORT}
         else:
-            request = new_veth(link.name, here, link.peer or "", there)
-        return _sent(kernel, request)
-
-
-def _sent(kernel: NetlinkSocket, request: NetlinkRequest) -> str | None:
-    refused = kernel.send([request])
-    return refused[0].words if refused else None
+            how = {"peer": {"ifname": link.peer, "net_ns_fd": there}}
+        return change_link(kernel, "add", ifname=link.name, kind=link.kind, net_ns_fd=here, **how)
 
 
 def _index_of(device: str) -> int:

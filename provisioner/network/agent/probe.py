@@ -3,6 +3,7 @@ can do."""
 
 from __future__ import annotations
 
+import socket
 from collections.abc import Collection
 from typing import Final
 
@@ -10,14 +11,7 @@ from provisioner.network.agent.model.namespaces import domains_of, inside
 from provisioner.network.agent.model.naming import GATEWAY_MAC, own_mac
 from provisioner.network.agent.model.state import HOME
 from provisioner.network.agent.netlink.entries import DUMP_ADDRESSES, GET_ADDRESS, read_addresses
-from provisioner.network.agent.netlink.links import (
-    DUMP_HEADER,
-    GET,
-    SeenLink,
-    delete_link,
-    new_vrf,
-    read_links,
-)
+from provisioner.network.agent.netlink.links import DUMP_HEADER, GET, SeenLink, change_link, read_links
 from provisioner.network.agent.netlink.socket import NetlinkSocket
 from provisioner.network.agent.situation import Underlay
 
@@ -62,10 +56,9 @@ def find_underlay(vtep: str, device: str | None) -> Underlay:
 def has_vrf() -> bool:
     """Whether a VRF can be made, found by making one."""
     with NetlinkSocket() as kernel:
-        if kernel.send([new_vrf(_PROBE, _PROBE_TABLE)]):
+        if change_link(kernel, "add", ifname=_PROBE, kind="vrf", vrf_table=_PROBE_TABLE) is not None:
             return False
-        index = next(link.index for link in _links() if link.name == _PROBE)
-        kernel.send([delete_link(index)])
+        change_link(kernel, "del", index=socket.if_nametoindex(_PROBE))
     return True
 
 

@@ -11,7 +11,7 @@ mmdebstrap \
     '--dpkgopt=path-include=/usr/share/doc/*/copyright' \
     '--dpkgopt=path-exclude=/usr/share/man/*' \
     '--dpkgopt=path-exclude=/usr/share/locale/*' \
-    --include=ca-certificates,conntrack,containerd,containernetworking-plugins,dbus,ethtool,iproute2,iptables,kexec-tools,kmod,mlxbf-bootimages,mlxbf-scripts,mount,mstflint,nftables,pciutils,python3,runc,signify-openbsd,systemd,systemd-sysv,systemd-timesyncd,udev,util-linux \
+    --include=ca-certificates,conntrack,containerd,containernetworking-plugins,dbus,ethtool,iproute2,iptables,kexec-tools,kmod,mlxbf-bootimages,mlxbf-scripts,mount,mstflint,nftables,pciutils,python3,python3-pyroute2,runc,signify-openbsd,systemd,systemd-sysv,systemd-timesyncd,udev,util-linux \
     '--customize-hook=chroot "$1" sh -c '"'"'mkdir /provisioner-debs && cd /provisioner-debs && apt-get -o APT::Sandbox::User=root download busybox-static signify-openbsd libbsd0 libmd0 $(apt-cache depends --important --recurse linux-bluefield | grep -E '"'"'"'"'"'"'"'"'^(linux-(image|modules|modules-extra)-[0-9][^ ]*-bluefield)$'"'"'"'"'"'"'"'"' | sort -u)'"'"'' \
     noble \
     root \

@@ -5,11 +5,12 @@ from __future__ import annotations
 import errno
 import socket
 from collections.abc import Sequence
+from pathlib import Path
 
 import pytest
 
 from provisioner.network.agent.kernel import carry_out
-from provisioner.network.agent.model.state import HOME, Address, FdbEntry, Neighbour, Route
+from provisioner.network.agent.model.state import HOME, Address, FdbEntry, Link, Neighbour, Route
 from provisioner.network.agent.netlink.entries import (
     AF_BRIDGE,
     DUMP_ADDRESSES,
@@ -24,9 +25,11 @@ from provisioner.network.agent.netlink.entries import (
     read_neighbours,
     route,
 )
-from provisioner.network.agent.netlink.socket import NetlinkSocket
-from provisioner.network.agent.netlink.wire import attribute, attributes, message, messages, text, u32
-from provisioner.network.agent.operations import Entry, Put, Remove
+from provisioner.network.agent.netlink.links import DUMP_HEADER, GET, SeenLink, read_links
+from provisioner.network.agent.netlink.socket import NetlinkSocket, requests_by
+from provisioner.network.agent.netlink.wire import attribute, attributes, message, messages, u32
+from provisioner.network.agent.operations import AddLink, ChangeLink, DeleteLink, Entry, Put, Remove
+from provisioner.network.agent.rules.underlay import VXLAN_PORT
 from tests.network.agent.rack import DPU, Rack
 
 VRF_TABLE = 10001
@@ -128,6 +131,52 @@ def test_of_a_batch_of_several_writes_the_refused_are_told_and_the_others_carrie
     dpu.inside(send)
 
 
+def test_devices_are_made_changed_and_deleted_and_what_is_refused_is_told_in_the_kernels_words(network: Rack) -> None:
+    dpu = a_dpu(network)
+    vxlan = Link("vx9", "vxlan", vni=9, local="192.0.2.1")
+    veth = Link("p000001-000002", "veth", peer="p000002-000001")
+
+    def devices() -> dict[str, SeenLink]:
+        with NetlinkSocket() as kernel:
+            return {link.name: link for link in read_links(kernel.dump(GET, DUMP_HEADER))}
+
+    def make_change_and_delete() -> None:
+        before = len(list(Path("/proc/self/fd").iterdir()))
+        assert carry_out([AddLink(HOME, vxlan), AddLink(HOME, veth)]) == []
+        made = devices()
+        assert (made["vx9"].vni, made["vx9"].local, made["vx9"].port) == (9, "192.0.2.1", VXLAN_PORT)
+        assert (made["vx9"].learning, made["vx9"].up) == (False, False)
+        assert made["p000001-000002"].link == made["p000002-000001"].index
+
+        mac = "02:00:5e:00:01:01"
+        assert carry_out([ChangeLink(HOME, "vx9", up=True, mtu_bytes=1400, mac=mac, master="br9")])[0].why
+        dpu.ip("link", "add", "br9", "type", "bridge")
+        assert carry_out([ChangeLink(HOME, "vx9", up=True, mtu_bytes=1400, mac=mac, master="br9")]) == []
+        made = devices()
+        assert (made["vx9"].up, made["vx9"].mtu_bytes, made["vx9"].mac) == (True, 1400, mac)
+        assert made["vx9"].master == made["br9"].index
+        assert carry_out([ChangeLink(HOME, "vx9", master=""), ChangeLink(HOME, "vx9", up=False)]) == []
+        made = devices()
+        assert (made["vx9"].up, made["vx9"].mtu_bytes, made["vx9"].master) == (False, 1400, 0)
+
+        assert [each.why for each in carry_out([AddLink(HOME, vxlan), DeleteLink(HOME, "br9")])] == ["File exists"]
+        assert carry_out([DeleteLink(HOME, "vx9"), DeleteLink(HOME, veth.name)]) == []
+        assert not devices().keys() & {"vx9", "p000001-000002", "p000002-000001", "br9"}
+        assert len(list(Path("/proc/self/fd").iterdir())) == before, "no socket stays open"
+
+    dpu.inside(make_change_and_delete)
+
+
+def test_a_vrf_is_asked_for_with_its_table() -> None:
+    """Of which this machine's kernel may have none."""
+    (request,) = requests_by(lambda batch: batch.link("add", ifname="vpc7", kind="vrf", vrf_table=VRF_TABLE))
+    found = attributes(request.body, 16)
+    assert (request.kind, found[3]) == (16, b"vpc7\0")
+    kind_and_data = attributes(found[18])
+    assert kind_and_data[1].rstrip(b"\0") == b"vrf"
+    assert attributes(kind_and_data[2]) == {1: VRF_TABLE.to_bytes(4, "little")}
+
+
 def test_an_entry_of_a_device_that_is_not_there_is_refused_and_no_other(network: Rack) -> None:
     dpu = a_dpu(network)
     absent, present = Route("10.1.0.9/32", "pf9hpf"), Route("10.1.0.3/32", "pf0hpf")
@@ -145,7 +194,7 @@ def test_operations_in_a_namespace_that_is_not_there_are_refused_one_by_one() ->
 
 
 def test_attributes_survive_their_way() -> None:
-    data = text(3, "pf0hpf") + u32(4, 1450) + attribute(0x8000 | 18, b"\1\2\3")
+    data = attribute(3, b"pf0hpf\0") + u32(4, 1450) + attribute(0x8000 | 18, b"\1\2\3")
     assert attributes(data) == {3: b"pf0hpf\0", 4: (1450).to_bytes(4, "little"), 18: b"\1\2\3"}
     assert list(messages(message(24, 5, 7, data) * 2)) == [(24, 5, 7, data)] * 2
 

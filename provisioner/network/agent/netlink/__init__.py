@@ -1,6 +1,6 @@
-"""Netlink, as much of it as a routing domain needs: messages of whole batches, and dumps read by one pass.
+"""Netlink, as much of it as a routing domain needs. pyroute2 makes the messages that change devices and addresses.
 
-pyroute2 waits for the answer to each message; here a thousand are one write, and what the kernel refuses is told by its
-place in the batch. Source: rtnetlink(7), linux/rtnetlink.h, linux/if_link.h, linux/neighbour.h,
-linux/netfilter/nf_tables.h.
+Bulk is ours: a thousand routes, neighbours or forwarding entries are one write, what the kernel refuses of it is told
+by its place, and dumps are read by one pass. Source: rtnetlink(7), linux/rtnetlink.h, linux/if_link.h,
+linux/neighbour.h, linux/netfilter/nf_tables.h.
 """

@@ -12,16 +12,16 @@ from ipaddress import ip_address
 from typing import Final, get_args
 
 from provisioner.network.agent.model.state import Address, FdbEntry, Neighbour, Route, RouteKind
-from provisioner.network.agent.netlink.socket import NetlinkRequest
+from provisioner.network.agent.netlink.socket import NetlinkRequest, requests_by
 from provisioner.network.agent.netlink.wire import CREATE, EXCLUSIVE, REPLACE, attribute, attributes, u32
 
-NEW_ADDRESS, DELETE_ADDRESS, GET_ADDRESS = 20, 21, 22
+GET_ADDRESS: Final = 22
 NEW_ROUTE, DELETE_ROUTE, GET_ROUTE = 24, 25, 26
 NEW_NEIGHBOUR, DELETE_NEIGHBOUR, GET_NEIGHBOUR = 28, 29, 30
 
 AF_BRIDGE: Final = 7
 _IFADDR: Final = struct.Struct("=BBBBI")
-_IFA_ADDRESS, _IFA_LOCAL, _IFA_FLAGS = 1, 2, 8
+_IFA_ADDRESS, _IFA_LOCAL = 1, 2
 _NO_DAD, _NO_PREFIX_ROUTE = 0x02, 0x200
 
 _RTMSG: Final = struct.Struct("=BBBBBBBBI")
@@ -73,13 +73,11 @@ def _mac(mac: str) -> bytes:
 
 
 def address(found: Address, index_of: IndexOf, *, wanted: bool) -> NetlinkRequest:
-    family, packed = _packed(found.address)
-    said = _IFADDR.pack(family, found.prefix_length, 0, 0, index_of(found.device))
-    said += attribute(_IFA_LOCAL, packed) + attribute(_IFA_ADDRESS, packed)
-    if not wanted:
-        return NetlinkRequest(DELETE_ADDRESS, 0, said)
-    flags = _NO_PREFIX_ROUTE | (_NO_DAD if family == socket.AF_INET6 else 0)
-    return NetlinkRequest(NEW_ADDRESS, CREATE | REPLACE, said + u32(_IFA_FLAGS, flags))
+    how = {"index": index_of(found.device), "address": found.address, "prefixlen": found.prefix_length}
+    if wanted:
+        how["flags"] = _NO_PREFIX_ROUTE | (_NO_DAD if ":" in found.address else 0)
+    (request,) = requests_by(lambda batch: batch.addr("replace" if wanted else "del", **how))
+    return request
 
 
 def route(found: Route, index_of: IndexOf, *, wanted: bool) -> NetlinkRequest:

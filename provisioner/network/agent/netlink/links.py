@@ -1,4 +1,8 @@
-"""Network devices as rtnetlink messages, and read from its dumps."""
+"""Network devices: changed by pyroute2's messages, and read from rtnetlink's dumps.
+
+The dumps are read here, as an agent makes some every 5 s: of 300 devices one takes pyroute2 0.10 s of processor time,
+and this module 0.006 s.
+"""
 
 from __future__ import annotations
 
@@ -6,27 +10,16 @@ import socket
 import struct
 from collections.abc import Iterable
 from dataclasses import dataclass
-from typing import Final
+from typing import Any, Final
 
-from provisioner.network.agent.netlink.socket import NetlinkRequest
-from provisioner.network.agent.netlink.wire import CREATE, EXCLUSIVE, attribute, attributes, text, u8, u32
+from provisioner.network.agent.netlink.socket import NetlinkSocket, requests_by
+from provisioner.network.agent.netlink.wire import attributes
 
-NEW, DELETE, GET = 16, 17, 18
+GET: Final = 18
 _INFO: Final = struct.Struct("=BxHiII")
-_ADDRESS, _NAME, _MTU, _LINK, _MASTER, _LINK_INFO, _NET_NS_FD, _MAX_MTU, _PERMANENT = (
-    1,
-    3,
-    4,
-    5,
-    10,
-    18,
-    28,
-    51,
-    54,
-)
+_ADDRESS, _NAME, _MTU, _LINK, _MASTER, _LINK_INFO, _MAX_MTU, _PERMANENT = 1, 3, 4, 5, 10, 18, 51, 54
 _KIND, _DATA = 1, 2
 _VXLAN_ID, _VXLAN_LOCAL, _VXLAN_LEARNING, _VXLAN_PORT = 1, 4, 7, 15
-_VETH_PEER: Final = 1
 _VRF_TABLE: Final = 1
 _UP: Final = 1
 
@@ -99,58 +92,7 @@ def _u32(value: bytes | None) -> int:
     return int.from_bytes(value[:4], "little") if value else 0
 
 
-def new_vxlan(name: str, vni: int, local: str, port: int, namespace_fd: int) -> NetlinkRequest:
-    """Its packets go through the namespace of the socket that this is sent by, wherever the device itself is."""
-    data = (
-        u32(_VXLAN_ID, vni)
-        + attribute(_VXLAN_LOCAL, socket.inet_aton(local))
-        + u8(_VXLAN_LEARNING, 0)
-        + attribute(_VXLAN_PORT, port.to_bytes(2, "big"))
-    )
-    return _new(text(_NAME, name) + u32(_NET_NS_FD, namespace_fd) + _of_kind("vxlan", data))
-
-
-def new_vrf(name: str, table: int) -> NetlinkRequest:
-    return _new(text(_NAME, name) + _of_kind("vrf", u32(_VRF_TABLE, table)))
-
-
-def new_veth(name: str, namespace_fd: int, peer: str, peer_namespace_fd: int) -> NetlinkRequest:
-    """Both ends, each in its namespace."""
-    its = _INFO.pack(0, 0, 0, 0, 0) + text(_NAME, peer) + u32(_NET_NS_FD, peer_namespace_fd)
-    where = u32(_NET_NS_FD, namespace_fd)
-    return _new(text(_NAME, name) + where + _of_kind("veth", attribute(_VETH_PEER, its)))
-
-
-def set_link(
-    index: int,
-    *,
-    up: bool | None = None,
-    mtu_bytes: int | None = None,
-    mac: str | None = None,
-    master: int | None = None,
-    namespace_fd: int | None = None,
-) -> NetlinkRequest:
-    """`master`: 0 for none."""
-    said = b""
-    if mtu_bytes is not None:
-        said += u32(_MTU, mtu_bytes)
-    if mac is not None:
-        said += attribute(_ADDRESS, bytes.fromhex(mac.replace(":", "")))
-    if master is not None:
-        said += u32(_MASTER, master)
-    if namespace_fd is not None:
-        said += u32(_NET_NS_FD, namespace_fd)
-    flags, change = (_UP if up else 0, _UP) if up is not None else (0, 0)
-    return NetlinkRequest(NEW, 0, _INFO.pack(0, 0, index, flags, change) + said)
-
-
-def delete_link(index: int) -> NetlinkRequest:
-    return NetlinkRequest(DELETE, 0, _INFO.pack(0, 0, index, 0, 0))
-
-
-def _new(said: bytes) -> NetlinkRequest:
-    return NetlinkRequest(NEW, CREATE | EXCLUSIVE, _INFO.pack(0, 0, 0, 0, 0) + said)
-
-
-def _of_kind(kind: str, data: bytes) -> bytes:
-    return attribute(_LINK_INFO, text(_KIND, kind) + attribute(_DATA, data))
+def change_link(kernel: NetlinkSocket, command: str, **how: Any) -> str | None:
+    """What `IPRoute.link` of pyroute2 does with these arguments. Returns: why it was refused, if it was."""
+    refused = kernel.send(requests_by(lambda batch: batch.link(command, **how)))
+    return refused[0].words if refused else None

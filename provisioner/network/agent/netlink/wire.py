@@ -24,14 +24,6 @@ def attribute(kind: int, value: bytes) -> bytes:
     return _ATTRIBUTE.pack(4 + size, kind) + value + _PADDING[size % 4]
 
 
-def text(kind: int, value: str) -> bytes:
-    return attribute(kind, value.encode() + b"\0")
-
-
-def u8(kind: int, value: int) -> bytes:
-    return attribute(kind, struct.pack("=B", value))
-
-
 def u32(kind: int, value: int) -> bytes:
     return _U32.pack(_U32.size, kind, value)
 
