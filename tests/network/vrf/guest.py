@@ -25,8 +25,8 @@ ROOT: Final = Path(__file__).parents[3]
 PROGRAMS: Final = ("ip", "nft", "nsenter", "unshare", "sysctl", "env", "sh", "busybox")
 PACKAGES: Final = (
     *("_pytest", "pytest", "pluggy", "iniconfig", "packaging", "pygments", "pytest_timeout.py", "py.py", "attr"),
-    *("scapy", "structlog", "typing_extensions.py", "click", "rich", "cryptography", "sortedcontainers", "hypothesis"),
-    *("_hypothesis_globals.py", "_hypothesis_pytestplugin.py"),
+    *("scapy", "pyroute2", "structlog", "typing_extensions.py", "click", "rich", "cryptography", "sortedcontainers"),
+    *("hypothesis", "_hypothesis_globals.py", "_hypothesis_pytestplugin.py"),
 )
 NEEDED_FIRST: Final = ("virtio_pci", "virtio_blk", "squashfs", "overlay")
 LOADED: Final = ("vrf", "vxlan", "veth", "bridge", "af_packet", "nf_*", "nft_*")
