@@ -18,6 +18,10 @@ from tests.tools import CACHE, missing
 MINIMAL = HERE / "ci" / "minimal-values.yaml"
 MANIFESTS_ONLY = HERE / "ci" / "manifests-only-values.yaml"
 
+ATTEMPTS = 5
+UNREACHABLE = "Kubernetes cluster unreachable"
+"""What Helm says before it has done anything, where a TLS handshake took longer than its 10 s."""
+
 
 class HelmRefused(Exception):
     """With what it said."""
@@ -35,10 +39,15 @@ class Helm:
         """What it prints to stdout. Raises: HelmRefused."""
         home = {"HOME": str(self.home), "HELM_DRIVER": "secret", "KUBECONFIG": str(self.kubeconfig or "/dev/null")}
         command = [str(self.program), *(str(each) for each in arguments)]
-        done = subprocess.run(command, capture_output=True, text=True, check=False, env=os.environ | home, timeout=300)
-        if done.returncode:
-            raise HelmRefused(done.stderr)
-        return done.stdout
+        for _ in range(ATTEMPTS):
+            done = subprocess.run(
+                command, capture_output=True, text=True, check=False, env=os.environ | home, timeout=300
+            )
+            if not done.returncode:
+                return done.stdout
+            if UNREACHABLE not in done.stderr:
+                break
+        raise HelmRefused(done.stderr)
 
     def template(self, *arguments: str | Path, namespace: str = SYSTEM, chart: Path = HERE) -> list[dict[str, Any]]:
         """What it would install, in the order in which it would."""
