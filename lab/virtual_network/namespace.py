@@ -13,6 +13,7 @@ from pyroute2 import IPRoute, NetlinkError
 from lab.virtual_network.echo import Echoes, echo
 from provisioner.api.machinery.errors import NeedsHuman
 from provisioner.network.agent.model import namespaces
+from provisioner.network.agent.netlink.socket import own_event_loop
 
 T = TypeVar("T")
 _HINT: Final = (
@@ -47,7 +48,7 @@ class Namespace:
         Raises: NeedsHuman in the kernel's words.
         """
         try:
-            with namespaces.inside(self.name), IPRoute(ext_ack=True) as kernel:
+            with namespaces.inside(self.name), own_event_loop(), IPRoute(ext_ack=True) as kernel:
                 yield kernel
         except (NetlinkError, OSError) as error:
             raise NeedsHuman(f"namespace {self.name}: {error.args[-1]}", hint=_HINT) from error

@@ -19,7 +19,7 @@ MINIMAL = HERE / "ci" / "minimal-values.yaml"
 MANIFESTS_ONLY = HERE / "ci" / "manifests-only-values.yaml"
 
 ATTEMPTS = 5
-UNREACHABLE = "Kubernetes cluster unreachable"
+UNREACHABLE = "kubernetes cluster unreachable"
 """What Helm says before it has done anything, where a TLS handshake took longer than its 10 s."""
 
 
@@ -45,7 +45,7 @@ class Helm:
             )
             if not done.returncode:
                 return done.stdout
-            if UNREACHABLE not in done.stderr:
+            if UNREACHABLE not in done.stderr.lower():
                 break
         raise HelmRefused(done.stderr)
 

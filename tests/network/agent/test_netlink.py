@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import asyncio
 import errno
 import socket
 from collections.abc import Sequence
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import pytest
@@ -191,6 +193,21 @@ def test_operations_in_a_namespace_that_is_not_there_are_refused_one_by_one() ->
     refused = carry_out(operations)
     assert [each.operation for each in refused] == operations
     assert all("No such file" in each.why for each in refused)
+
+
+def test_a_thread_in_which_an_event_loop_runs_changes_devices_and_addresses_all_the_same(network: Rack) -> None:
+    dpu = a_dpu(network)
+    address = Address("pf0hpf", "10.1.0.2", 32)
+
+    async def change() -> set[Entry]:
+        assert dpu.inside(lambda: carry_out([Put(HOME, address)])) == []
+        with dpu.kernel() as kernel:
+            assert kernel.link("get", ifname="vx1")
+        await asyncio.sleep(0)
+        return dpu.inside(dumped)
+
+    with ThreadPoolExecutor(1) as thread:  # a browser of other tests may run a loop in this one
+        assert thread.submit(lambda: asyncio.run(change())).result() == {address}
 
 
 def test_attributes_survive_their_way() -> None:

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import asyncio
 import errno
 import os
 import socket
 import struct
 from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
 from typing import Final, NamedTuple, Self
 
 from pyroute2 import IPBatch
@@ -44,9 +46,27 @@ def requests_by(build: Callable[[IPBatch], object]) -> list[NetlinkRequest]:
 
     Its own sockets do not: of 0.7 they send what is refused as busy thirty times, of 0.9 they wait for ever.
     """
-    with IPBatch() as batch:
+    with own_event_loop(), IPBatch() as batch:
         build(batch)
         return [NetlinkRequest(kind, flags, body) for kind, flags, _, body in messages(bytes(batch.batch))]
+
+
+@contextmanager
+def own_event_loop() -> Iterator[None]:
+    """For pyroute2, which since 0.9 runs asyncio's event loop of this thread: one that runs already is put aside."""
+    running = asyncio._get_running_loop()  # noqa: SLF001 (asyncio has no other way to put one aside)
+    if running is None:
+        yield
+        return
+    own = asyncio.new_event_loop()
+    asyncio._set_running_loop(None)  # noqa: SLF001
+    asyncio.set_event_loop(own)
+    try:
+        yield
+    finally:
+        asyncio.set_event_loop(running)
+        asyncio._set_running_loop(running)  # noqa: SLF001
+        own.close()
 
 
 class NetlinkError(NamedTuple):
