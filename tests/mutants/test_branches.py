@@ -8,10 +8,9 @@ from pathlib import Path
 import pytest
 
 from tests.mutants.branches import PACKAGES, read_branches
-from tests.mutants.fault import plant
+from tests.mutants.fault import Fault, plant
 
 CHECKOUT = Path(__file__).parents[2]
-BRANCHES = read_branches(CHECKOUT)
 CODE = """\
 def allow(name, groups):
     if name == "admin":  # whoever that is
@@ -43,14 +42,20 @@ def notes(folder: Path, text: str = "") -> Path:
     return path
 
 
-def test_each_package_has_branches_and_each_branch_has_tests() -> None:
-    assert {package for package in PACKAGES if any(fault.area.startswith(package) for fault in BRANCHES)} == {*PACKAGES}
-    assert sorted({fault.file for fault in BRANCHES if not fault.tests}) == []
+@pytest.fixture(scope="module")
+def branches() -> tuple[Fault, ...]:
+    """Of this checkout."""
+    return read_branches(CHECKOUT)
+
+
+def test_each_package_has_branches_and_each_branch_has_tests(branches: tuple[Fault, ...]) -> None:
+    assert {package for package in PACKAGES if any(fault.area.startswith(package) for fault in branches)} == {*PACKAGES}
+    assert sorted({fault.file for fault in branches if not fault.tests}) == []
 
 
 @pytest.mark.parametrize("package", PACKAGES)
-def test_each_line_with_the_fault_can_be_read(package: str) -> None:
-    for fault in BRANCHES:
+def test_each_line_with_the_fault_can_be_read(branches: tuple[Fault, ...], package: str) -> None:
+    for fault in branches:
         if fault.area.startswith(package):
             text = plant(fault, CHECKOUT)
             assert text != (CHECKOUT / fault.file).read_text(), fault.name
