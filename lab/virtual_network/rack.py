@@ -98,12 +98,17 @@ class Rack(Generic[D]):
 
     def on_underlay(self, namespace: Namespace, device: str, address: str) -> None:
         """Cable a namespace to the underlay, with an address such as 192.0.2.1 there."""
-        port = f"to{address.rpartition('.')[2]}"
-        self.cable(namespace, device, self.switch, port, self.mtu)
-        with self.switch.kernel() as kernel:
-            kernel.link("set", ifname=port, master=socket.if_nametoindex(BRIDGE))
-        with namespace.kernel() as kernel:
-            kernel.addr("add", index=socket.if_nametoindex(device), address=address, prefixlen=24)
+        self.plug(namespace, device, address, self.switch, BRIDGE, f"to{address.rpartition('.')[2]}", self.mtu)
+
+    def plug(
+        self, one: Namespace, its: str, address: str, switch: Namespace, bridge: str, port: str, mtu: int = 1500
+    ) -> None:
+        """Cable a namespace to a bridge in another one, with an address in a /24 there."""
+        self.cable(one, its, switch, port, mtu)
+        with switch.kernel() as kernel:
+            kernel.link("set", ifname=port, master=socket.if_nametoindex(bridge))
+        with one.kernel() as kernel:
+            kernel.addr("add", index=socket.if_nametoindex(its), address=address, prefixlen=24)
 
     def dpu(self, vtep: str, functions: Sequence[str] = ("pf0",), parts: Sequence[str] = ()) -> D:
         """A DPU with a host behind each function, whose hardware addresses are those of `mac_of`. parts: names of the

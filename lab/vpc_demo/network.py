@@ -4,7 +4,6 @@ in which only the DPUs are."""
 from __future__ import annotations
 
 import shutil
-import socket
 from collections.abc import Callable
 
 from lab.demo.leftovers import end_processes_in
@@ -25,7 +24,7 @@ def require_programs(find: Callable[[str], str | None] = shutil.which) -> None:
 
 
 def create_network(state: DemoState) -> Rack[DPU]:
-    """All of it, and nothing enforced yet. Raises: NeedsHuman in the words of `ip`."""
+    """All of it, and nothing enforced yet. Raises: NeedsHuman."""
     lab = LabNetwork(state.name)
     lab.create()
     management = Namespace(lab.namespace)
@@ -34,12 +33,7 @@ def create_network(state: DemoState) -> Rack[DPU]:
         hosts = site.hosts_of(card.server)
         names = (card.name, *(host.part for host in hosts))
         dpu = rack.dpu(card.vtep, tuple(host.function for host in hosts), names)
-        port = f"to-{card.server}"
-        rack.cable(dpu, "oob0", management, port)
-        with management.kernel() as kernel:
-            kernel.link("set", ifname=port, master=socket.if_nametoindex(BRIDGE))
-        with dpu.kernel() as kernel:
-            kernel.addr("add", index=socket.if_nametoindex("oob0"), address=str(card.management), prefixlen=24)
+        rack.plug(dpu, "oob0", str(card.management), management, BRIDGE, f"to-{card.server}")
     return rack
 
 

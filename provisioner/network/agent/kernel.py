@@ -140,7 +140,7 @@ def _moved(operation: MoveLink) -> str | None:
 def _added(kernel: NetlinkSocket, operation: AddLink) -> str | None:
     """Asked for from HOME: there a VXLAN device sends and receives, wherever it is itself."""
     link = operation.link
-    how: dict[str, object] = {}
+    how: dict[str, object]
     with opened(operation.place) as here, opened(link.peer_place or HOME) as there:
         if link.kind == "vrf":
             how = {"vrf_table": link.table}
