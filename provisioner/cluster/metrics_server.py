@@ -2,7 +2,7 @@
 
 Anyone who reaches the port may connect and say nothing. Each address may hold a few connections, and all addresses
 together no more than threads and descriptors allow. When the limit is reached, the oldest connection of the busiest
-address is closed: a newcomer from another address takes its place, one more from the same address is closed as well.
+address is closed: a newcomer from another address takes its place; one more from the same address is closed as well.
 Newcomers are refused while too many closed connections still have running threads. A client with as many addresses as
 there are places, or one that keeps requesting answers, can still delay Prometheus: keep the port in the management
 network.

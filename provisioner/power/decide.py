@@ -7,8 +7,9 @@ a boot that waits for one, and it begins anew; and before every reset the Node i
 asks for it (preflight.py). What was heard of the machine is no reason to leave it alone: anybody can report a boot that
 never was, and the old one would live on beside the record that arms its next token.
 
-Where a BMC was told to reset or power on and gave no answer, it may have done so, each time anew (`act` remembers
-it in memory). Then the order is carried out as a power cycle, whose steps can each be seen by the power alone.
+Where a BMC was told to reset or power on and gave no answer, it may or may not have done so, each time (`act`
+remembers that, in memory). Then the order is carried out as a power cycle, whose steps can each be seen by the power
+alone.
 
 An order of method Kexec or Reboot is for the agent in the running system: no BMC is told anything. A power cycle is:
 cut, seen off, powered on. Each look at a server that is still on cuts it once more; `status.power.cutOrderID` is

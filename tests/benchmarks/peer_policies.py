@@ -70,8 +70,8 @@ class DrainInOrder:
 
 
 def policy_named(name: str, scenario: Scenario, strategy: UpgradeStrategy) -> Policy:
-    """One of ours or of PEER_NAMES. Peers may take as many servers out of use at once as the strategy allows, but for
-    kured's lock, which one holds."""
+    """A policy of ours or one of PEER_NAMES. Peers may take as many servers out of use at once as the strategy allows;
+    kured takes one, which holds its lock."""
     match name:
         case "idle-first":
             return DrainInOrder("idle-first (SUNK)", parallel=scenario.parallel, idle_first=True)
