@@ -13,11 +13,11 @@ from provisioner.api.nodes.contract import HOLD_TAINT, MAINTENANCE_TAINT, VERIFI
 from provisioner.api.servers.discovery import NAME_PREFIX
 from provisioner.api.servers.server import Lifecycle, ServerStatus, Verification
 from provisioner.cluster.events import Happened
-from provisioner.health.checks.checked_node import CheckedNode
 from provisioner.health.checks.facts import NAME as FACTS_CHECK
 from provisioner.health.decision import CurrentRound, HealthDecision, JobOrder
 from provisioner.health.requests import RequestAnswer
-from provisioner.health.situation import CheckInputs, NoBoot, boot_to_judge, is_held
+from provisioner.health.situation import CheckInputs, NoBoot, boot_to_judge
+from provisioner.rules.nodes import NodeView
 
 # Where a server is between its registration and its retirement. Pure.
 #
@@ -44,7 +44,7 @@ def find_lifecycle(situation: CheckInputs, *, verified: bool) -> Lifecycle:
         return "Maintenance"
     if server.spec.power_state == "Off":
         return "Retired"
-    if is_held(node):
+    if node is not None and node.held:
         return "Held"
     if server.spec.acceptance == "Pending":
         return "Discovered" if _asked_to_boot(server) else "Registered"
@@ -63,7 +63,7 @@ def _asked_to_boot(server: Server) -> bool:
     return server.status.discovery is not None or server.name.startswith(NAME_PREFIX)
 
 
-def _takes_jobs(node: CheckedNode) -> bool:
+def _takes_jobs(node: NodeView) -> bool:
     ours = (VERIFICATION_TAINT, MAINTENANCE_TAINT, HOLD_TAINT)
     # One that jobs are only steered away from (PreferNoSchedule) takes those that no other server takes.
     kept_away = any(node.has_taint(key, but_effect="PreferNoSchedule") for key in ours)

@@ -17,7 +17,7 @@ import structlog
 from provisioner.api import Image, NodePool, Rack, Server
 from provisioner.api.machinery.codec import decode_shared
 from provisioner.api.machinery.meta import parse_time
-from provisioner.api.nodes.contract import NODE_FACTS_ANNOTATION, PREPARED_ORDER_ANNOTATION
+from provisioner.api.nodes.contract import NODE_FACTS_ANNOTATION
 from provisioner.api.nodes.maintenance import DISTURBING_PHASES
 from provisioner.api.pools.pool_settings import CHECK_NAMESPACE
 from provisioner.cluster.client import Cluster
@@ -26,7 +26,6 @@ from provisioner.cluster.events import Events
 from provisioner.cluster.reconciler import StatusReconciler
 from provisioner.cluster.resources import NODES, ResourceType
 from provisioner.cluster.source import Caches, Object, Source, conditions_of, look_up, when_changed
-from provisioner.health.checks.checked_node import read_node
 from provisioner.health.compose import STARTED, VERIFIED
 from provisioner.health.decide import decide
 from provisioner.health.decision import HealthDecision
@@ -36,6 +35,7 @@ from provisioner.health.situation import CheckInputs, boot_to_judge, joined_time
 from provisioner.health.skew import ClockSkew
 from provisioner.rules.assigned_image import images_of_pool
 from provisioner.rules.checks_of_boot import checks_of_boot
+from provisioner.rules.nodes import read_node
 from provisioner.rules.ownership import owned_by
 from provisioner.rules.pool_of_server import ordered_pool_in, ordered_pool_name
 
@@ -277,7 +277,7 @@ def _of_interest(node: dict[str, Any] | None) -> Any:
     view = read_node(node)
     if view is None:
         return None
-    annotations = [view.annotations.get(key) for key in (NODE_FACTS_ANNOTATION, PREPARED_ORDER_ANNOTATION)]
+    annotations = view.annotations.get(NODE_FACTS_ANNOTATION), view.prepared_order
     return view.uid, view.boot_id, view.runtime_version, view.unschedulable, view.taints, view.conditions, annotations
 
 

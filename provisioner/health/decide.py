@@ -10,7 +10,6 @@ from provisioner.api import NodePool
 from provisioner.api.machinery.meta import parse_time, rfc3339, rfc3339_micro
 from provisioner.api.servers.server import Verification
 from provisioner.api.servers.server_status import is_given_up
-from provisioner.health.checks.checked_node import CheckedNode
 from provisioner.health.compose import compose, has_passed
 from provisioner.health.decision import CurrentRound, HealthDecision, JobOrder
 from provisioner.health.look import look_at
@@ -27,6 +26,7 @@ from provisioner.health.requests import (
 )
 from provisioner.health.round import look
 from provisioner.health.situation import CheckInputs, NoBoot, boot_to_judge
+from provisioner.rules.nodes import NodeView
 from provisioner.rules.pool_of_server import ordered_pool_name
 
 PAUSE: Final = timedelta(seconds=60)
@@ -103,7 +103,7 @@ def repeats_at(failed: Verification, pool: NodePool | None) -> datetime | None:
 def _go_on(
     situation: CheckInputs,
     pool: NodePool,
-    node: CheckedNode,
+    node: NodeView,
     begun: Verification,
     requests: CheckRequests,
     now: datetime,

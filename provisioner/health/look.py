@@ -8,12 +8,12 @@ from typing import Final
 from provisioner.api import Image, NodePool, Server
 from provisioner.api.machinery.conditions import find_condition
 from provisioner.api.servers.attestation import CREDENTIAL_CONTESTED
-from provisioner.health.checks.checked_node import CheckedNode
 from provisioner.health.checks.facts import read_facts
 from provisioner.health.checks.finding import Finding, fine, wrong
 from provisioner.health.checks.gpu.look import check_gpus
 from provisioner.health.checks.hardware import check_hardware
 from provisioner.health.checks.system import check_system
+from provisioner.rules.nodes import NodeView
 
 # Whether one machine alone asked for the credential by which the Node joined. Pure.
 
@@ -74,7 +74,7 @@ def look_at(
     server: Server,
     pool: NodePool,
     image: Image | None,
-    node: CheckedNode,
+    node: NodeView,
     clock_skew_seconds: float | None,
     *,
     has_ntp_servers: bool,

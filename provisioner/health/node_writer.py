@@ -18,10 +18,10 @@ from provisioner.cluster.client import Cluster
 from provisioner.cluster.events import Events
 from provisioner.cluster.json_patch import pointer
 from provisioner.cluster.resources import NODES, of
-from provisioner.health.checks.checked_node import CheckedNode, find, read_node
 from provisioner.health.compose import VERIFIED
 from provisioner.health.requests import RequestAnswer
-from provisioner.health.situation import boot_to_judge, is_held
+from provisioner.health.situation import boot_to_judge
+from provisioner.rules.nodes import NodeView, read_node
 
 # Which taints of a Node are taken off and put on. Pure; foreign ones stay as they are, in their order.
 
@@ -36,10 +36,10 @@ class TaintPlan:
     hold_ended: bool = False
 
 
-def plan_taints(server: Server, node: CheckedNode) -> TaintPlan | None:
+def plan_taints(server: Server, node: NodeView) -> TaintPlan | None:
     """What to write, decided on a Server and a Node that were just read; None if the taints are as they should be."""
     admits = node.has_taint(VERIFICATION_TAINT) and may_admit(server, node)
-    hold, has_hold = is_held(node), node.has_taint(HOLD_TAINT)
+    hold, has_hold = node.held, node.has_taint(HOLD_TAINT)
     off = {VERIFICATION_TAINT} if admits else set()
     off |= {HOLD_TAINT} if has_hold and not hold else set()
     on = ({"key": HOLD_TAINT, "effect": "NoSchedule"},) if hold and not has_hold else ()
@@ -49,7 +49,7 @@ def plan_taints(server: Server, node: CheckedNode) -> TaintPlan | None:
     return TaintPlan(taints=(*kept, *on), admitted=admits, held=bool(on), hold_ended=HOLD_TAINT in off)
 
 
-def may_admit(server: Server, node: CheckedNode) -> bool:
+def may_admit(server: Server, node: NodeView) -> bool:
     """Whether the boot that runs is the one that was verified, the one that joined, and the last one ordered.
 
     A new order may be given, and the Node tainted for it, at any moment: the annotation tells for which order the
@@ -62,7 +62,7 @@ def may_admit(server: Server, node: CheckedNode) -> bool:
         and status.verification is not None
         and status.verification.boot_id == boot
         and status.order is not None
-        and node.annotations.get(PREPARED_ORDER_ANNOTATION) == status.order.id
+        and node.prepared_order == status.order.id
         and status.node_uid in (None, node.uid)
     )
 
@@ -116,7 +116,7 @@ class NodeWriter:
         node = read_node(body)
         if body is None or node is None:
             return
-        asked = [each for each in answers if (found := find(node.conditions, each.type)) and found.status == "True"]
+        asked = [each for each in answers if node.says(each.type)]
         if not asked:
             return
         told = {each.type: _condition(each, self._now()) for each in asked}

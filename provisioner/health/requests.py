@@ -13,9 +13,9 @@ from typing import Literal
 from provisioner.api.machinery.meta import rfc3339
 from provisioner.api.nodes.contract import VERIFICATION_RELEASE_REQUESTED, VERIFICATION_RETRY_REQUESTED
 from provisioner.api.servers.server import Server, Verification
-from provisioner.health.checks.checked_node import CheckedNode, ObservedCondition, find
 from provisioner.health.checks.finding import printable
 from provisioner.health.situation import joined_time
+from provisioner.rules.nodes import NodeView, ObservedCondition
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -35,15 +35,15 @@ class CheckRequests:
     release: ObservedCondition | None = None
 
 
-def read_requests(node: CheckedNode | None) -> CheckRequests:
+def read_requests(node: NodeView | None) -> CheckRequests:
     return CheckRequests(
         retry=_asked(node, VERIFICATION_RETRY_REQUESTED), release=_asked(node, VERIFICATION_RELEASE_REQUESTED)
     )
 
 
-def _asked(node: CheckedNode | None, type_: str) -> ObservedCondition | None:
-    found = find(node.conditions, type_) if node is not None else None
-    return found if found is not None and found.status == "True" else None
+def _asked(node: NodeView | None, type_: str) -> ObservedCondition | None:
+    found = node.condition(type_) if node is not None else None
+    return found if found is not None and found.is_true else None
 
 
 def was_taken(retry: ObservedCondition, verification: Verification) -> bool:

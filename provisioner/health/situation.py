@@ -8,12 +8,11 @@ from datetime import datetime
 
 from provisioner.api import Image, NodePool, Server
 from provisioner.api.machinery.meta import parse_time
-from provisioner.api.nodes.contract import HOLD_REQUESTED
 from provisioner.api.pools.pool_settings import JobCheck
-from provisioner.health.checks.checked_node import CheckedNode, find
 from provisioner.health.jobs.outcome import ABSENT, JobState
 from provisioner.rules.boot_order import has_fetched, is_ordered_boot, joined_boot_id
 from provisioner.rules.checks_of_boot import checks_of_boot
+from provisioner.rules.nodes import NodeView
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -28,7 +27,7 @@ class CheckInputs:
     server: Server
     pool: NodePool | None
     image: Image | None
-    node: CheckedNode | None
+    node: NodeView | None
     clock_skew_seconds: float | None = None
     has_ntp_servers: bool = True
     jobs: Mapping[str, JobState] = field(default_factory=dict)
@@ -54,7 +53,7 @@ class NoBoot:
     message: str
 
 
-def boot_to_judge(server: Server, node: CheckedNode | None) -> str | NoBoot | None:
+def boot_to_judge(server: Server, node: NodeView | None) -> str | NoBoot | None:
     """Kernel boot id of the ordered boot, once it is the one that runs; None if none was ever ordered."""
     order = server.status.order
     if order is None:
@@ -76,9 +75,3 @@ def joined_time(server: Server) -> datetime | None:
     """When the join configuration of the last boot was handed out."""
     fetched = server.status.join.fetched_time if server.status.join is not None else None
     return parse_time(fetched) if fetched is not None else None
-
-
-def is_held(node: CheckedNode | None) -> bool:
-    """Whether a person asks to keep the Node out of use; any of several conditions of the type counts."""
-    found = find(node.conditions, HOLD_REQUESTED) if node is not None else None
-    return found is not None and found.status == "True"

@@ -32,7 +32,7 @@ from provisioner.jobs.model.work import Workloads
 from provisioner.maintenance.decide import RESYNC_SECONDS, cannot_be_taken_back, decide
 from provisioner.maintenance.effects import GONE_SECONDS, MANAGER, MaintenanceEffects
 from provisioner.maintenance.follow import MaintenanceInformers, follow
-from provisioner.maintenance.model.facts import MaintenanceFacts, NodeView
+from provisioner.maintenance.model.facts import MaintenanceFacts
 from provisioner.maintenance.model.node_refusals import NodeRefusals
 from provisioner.maintenance.model.steps import (
     NeedBudget,
@@ -52,6 +52,7 @@ from provisioner.maintenance.requests.of_cards import ask_for_cards
 from provisioner.maintenance.slurm_acts import clear_slurm
 from provisioner.maintenance.status.finished import is_due
 from provisioner.maintenance.status.record import clip
+from provisioner.rules.nodes import NodeView
 from provisioner.rules.pool_of_server import current_pool_name
 
 __all__ = ["MANAGER", "MaintenanceController", "build_maintenance_controllers"]

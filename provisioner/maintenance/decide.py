@@ -1,17 +1,18 @@
 """What to do next about the Maintenance that holds a server. Pure: facts and a moment in, one step out.
 
-    Waiting -> Claiming -> Draining -> Drained -> Rebooting -> Verifying -> Completed | Failed | Cancelled
+`rules/disturbance.py` has its phases and what follows each, `DECIDED_IN` who decides in it.
 
 Each step is decided on what is there, not on what was done last: whoever comes after a crash decides the same.
 """
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import replace
 from datetime import datetime, timedelta
 from typing import Final
 
-from provisioner.api.nodes.maintenance import FINAL_PHASES, RELEASE_FINALIZER, MaintenanceStatus
+from provisioner.api.nodes.maintenance import FINAL_PHASES, RELEASE_FINALIZER, MaintenancePhase, MaintenanceStatus
 from provisioner.maintenance.model.facts import MaintenanceFacts
 from provisioner.maintenance.model.steps import (
     NeedId,
@@ -37,7 +38,15 @@ RESYNC_SECONDS: Final = 3600.0
 """Whatever concerns a server is followed; this is for a change that was missed, and for what is kept only so long."""
 POLL_SECONDS: Final = 3.0
 CLAIM_SECONDS: Final = 5.0
-_RUNS_ON: Final = {"Draining": decide_draining, "Drained": decide_drained, "Verifying": decide_verifying}
+DECIDED_IN: Final[dict[MaintenancePhase, Callable[[MaintenanceFacts, datetime], Step]]] = {
+    "Waiting": decide_waiting,
+    "Claiming": decide_claiming,
+    "Draining": decide_draining,
+    "Drained": decide_drained,
+    "Rebooting": decide_rebooting,
+    "Verifying": decide_verifying,
+}
+RUNS_ON: Final[tuple[MaintenancePhase, ...]] = ("Draining", "Drained", "Verifying")
 """Phases that begin with a decision of their own, in the same write."""
 
 
@@ -46,11 +55,11 @@ def decide(facts: MaintenanceFacts, now: datetime) -> Step:
     step = _decide(facts, now)
     if isinstance(step, WriteStatus) and (rest := rests(facts.maintenance.status, step.status, now)) > 0:
         return Wait(seconds=min(rest, POLL_SECONDS))
-    while isinstance(step, WriteStatus) and step.status.phase in _RUNS_ON and read_verdict(step.status) is None:
+    while isinstance(step, WriteStatus) and step.status.phase in RUNS_ON and read_verdict(step.status) is None:
         if step.status.phase == facts.maintenance.status.phase:
             break
         facts = replace(facts, maintenance=replace(facts.maintenance, status=step.status))
-        following = _RUNS_ON[step.status.phase](facts, now)
+        following = DECIDED_IN[step.status.phase](facts, now)
         if not isinstance(following, WriteStatus | NeedId):
             break
         step = following
@@ -97,19 +106,7 @@ def _decide(facts: MaintenanceFacts, now: datetime) -> Step:
         unsaid = turned(facts.node.body, mirrored(m.status))
     if unsaid:
         return SetNodeConditions(conditions=unsaid)
-    match m.status.phase:
-        case "Claiming":
-            return decide_claiming(facts, now)
-        case "Draining":
-            return decide_draining(facts, now)
-        case "Drained":
-            return decide_drained(facts, now)
-        case "Rebooting":
-            return decide_rebooting(facts, now)
-        case "Verifying":
-            return decide_verifying(facts, now)
-        case _:
-            return decide_waiting(facts, now)
+    return DECIDED_IN[m.status.phase or "Waiting"](facts, now)
 
 
 def _is_claimed_lately(status: MaintenanceStatus, now: datetime) -> bool:

@@ -35,7 +35,7 @@ from provisioner.cluster.own_writes import OwnWrites
 from provisioner.cluster.resources import NODES, of
 from provisioner.cluster.source import Object
 from provisioner.jobs.model.work import Workloads
-from provisioner.maintenance.model.facts import MaintenanceFacts, NodeView, close_reason, taint_value
+from provisioner.maintenance.model.facts import MaintenanceFacts, close_reason
 from provisioner.maintenance.model.steps import (
     CloseSlurm,
     Evict,
@@ -58,6 +58,7 @@ from provisioner.maintenance.status.measure import tell_events, tell_metrics
 from provisioner.maintenance.status.node_status import NodeCondition, conditions_patch
 from provisioner.maintenance.status.record import note, set_blockers
 from provisioner.rules.filing import file_maintenance
+from provisioner.rules.nodes import NodeView, taint_value
 
 log = structlog.get_logger(__name__)
 
@@ -215,7 +216,7 @@ class MaintenanceEffects:
     def set_taint(self, node: NodeView, value: str | None, effect: MaintenanceEffect = "NoSchedule") -> None:
         """Ours alone is put on, or taken off; the others are written back as they were read. An agent whose server is
         open by that to new jobs is no longer told to reboot it."""
-        taints = [t for t in (node.body.get("spec") or {}).get("taints") or () if t.get("key") != MAINTENANCE_TAINT]
+        taints = [taint for taint in node.taints if taint.get("key") != MAINTENANCE_TAINT]
         if value is not None:
             taints.append({"key": MAINTENANCE_TAINT, "value": value, "effect": effect})
         changes: dict[str, Any] = {_TAINTS: taints or None}

@@ -27,10 +27,11 @@ from provisioner.jobs.model.work import Workloads
 from provisioner.maintenance.decide import needs_look
 from provisioner.maintenance.follow import MaintenanceInformers
 from provisioner.maintenance.model.budget import Budget, asked_before, count_budget, part_of
-from provisioner.maintenance.model.facts import HostView, MaintenanceFacts, NodeView, read_node
+from provisioner.maintenance.model.facts import HostView, MaintenanceFacts
 from provisioner.maintenance.requests.of_cards import DpuMaintenances
 from provisioner.maintenance.status.finished import newest_first
 from provisioner.rules.dpus import hosts
+from provisioner.rules.nodes import NodeView, read_node
 from provisioner.rules.pool_of_server import current_pool_in, current_pool_name
 from provisioner.rules.requests import is_active, merge
 

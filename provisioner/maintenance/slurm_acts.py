@@ -11,10 +11,11 @@ from datetime import datetime
 from provisioner.api import NodePool, Server
 from provisioner.api.nodes.maintenance import MaintenanceStatus
 from provisioner.jobs.model.work import NotReserved, Workloads
-from provisioner.maintenance.model.facts import MaintenanceFacts, close_reason, taint_value
+from provisioner.maintenance.model.facts import MaintenanceFacts, close_reason
 from provisioner.maintenance.model.steps import CloseSlurm, ReopenSlurm, ReserveSlurm
 from provisioner.maintenance.phases.claiming import closed, not_reserved, reserved
 from provisioner.maintenance.phases.kept_drain import reopened
+from provisioner.rules.nodes import taint_value
 
 
 def act_in_slurm(

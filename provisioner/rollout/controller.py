@@ -56,16 +56,10 @@ from provisioner.rollout.members import (
 from provisioner.rollout.plan import Plan, plan
 from provisioner.rollout.pool_status import pool_status
 from provisioner.rollout.requests import Asker, RequestWrite, find_acts, on_newest
-from provisioner.rollout.standing import (
-    MemberFacts,
-    RolloutTarget,
-    judge_standing,
-    read_sign,
-    target_of,
-    without_records,
-)
+from provisioner.rollout.standing import MemberFacts, RolloutTarget, judge_standing, target_of, without_records
 from provisioner.rules.amounts import resolve_amount
 from provisioner.rules.filing import NoNameLeft
+from provisioner.rules.nodes import read_node
 
 __all__ = ["MANAGER", "RolloutController", "build_rollout_controllers"]
 
@@ -183,7 +177,7 @@ class RolloutController(Reconciler):
                 continue
             standing = judge_standing(
                 decode_shared(Server, body),
-                read_sign(self._informers.nodes.get(name)),
+                read_node(self._informers.nodes.get(name)),
                 tuple(decode_shared(Maintenance, each) for each in self._by_server.get(name)),
                 target,
                 retried=by[1],

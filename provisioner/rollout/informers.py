@@ -8,18 +8,18 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any, Final
 
-from provisioner.api.nodes.contract import BOOT_REPORT_ANNOTATION, HOLD_REQUESTED, read_boot_id
+from provisioner.api.nodes.contract import BOOT_REPORT_ANNOTATION
 from provisioner.cluster.source import (
     Caches,
     Lookup,
     Source,
     conditions_of,
-    is_true_in,
     phase_of,
     spec_of,
     when_changed,
 )
 from provisioner.rules.bootability import availability_of
+from provisioner.rules.nodes import read_node
 
 Json = Mapping[str, Any]
 
@@ -127,14 +127,11 @@ def _of_server(server: Json | None) -> Any:
 
 
 def _of_node(node: Json | None) -> Any:
-    if node is None:
+    view = read_node(node)
+    if view is None:
         return None
-    return (
-        read_boot_id(node),
-        (node["metadata"].get("annotations") or {}).get(BOOT_REPORT_ANNOTATION),
-        is_true_in(node, HOLD_REQUESTED),
-        (node.get("status") or {}).get("allocatable"),
-    )
+    allocatable = (view.body.get("status") or {}).get("allocatable")
+    return view.boot_id, view.annotations.get(BOOT_REPORT_ANNOTATION), view.held, allocatable
 
 
 def _of_maintenance(maintenance: Json | None) -> Any:

@@ -5,22 +5,18 @@ What the machine says of itself decides nothing here but whether another server 
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from dataclasses import dataclass, replace
-from typing import Any, Final
+from typing import Final
 
 from provisioner.api import Image, Maintenance, NodePool, Server
-from provisioner.api.machinery.codec import read_annotation
 from provisioner.api.machinery.conditions import find_condition
 from provisioner.api.machinery.meta import parse_time
-from provisioner.api.nodes.contract import BOOT_REPORT_ANNOTATION, HOLD_REQUESTED, read_boot_id
-from provisioner.api.nodes.facts import BootReport
 from provisioner.api.nodes.maintenance import DISTURBING_PHASES, FINAL_PHASES, MaintenanceStatus, Requestor
 from provisioner.api.servers.server_status import UpgradeFailure
-from provisioner.cluster.source import is_true_in
 from provisioner.rollout.fleet import MemberState
 from provisioner.rollout.wait import MemberWait
 from provisioner.rules.bootability import find_excluded
+from provisioner.rules.nodes import NodeView
 from provisioner.rules.pool_of_server import current_pool_name
 from provisioner.rules.requests import entry_of
 
@@ -58,16 +54,6 @@ def target_of(pool: NodePool, image: Image | None) -> RolloutTarget:
         architecture=image.spec.architecture if image is not None else None,
         since=since,
     )
-
-
-@dataclass(frozen=True, kw_only=True)
-class NodeSign:
-    """What is looked at of a Node. boot_id: of the boot that its kubelet reported; None if none has. staged: id of what
-    its agent staged, or could not."""
-
-    boot_id: str | None
-    held: bool
-    staged: str | None = None
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -112,23 +98,9 @@ class MemberFacts:
         return self.state != "Absent"
 
 
-def read_sign(node: Mapping[str, Any] | None) -> NodeSign | None:
-    """Of a Node as the API server gives it."""
-    if node is None:
-        return None
-    annotations = node["metadata"].get("annotations") or {}
-    report = read_annotation(BootReport, annotations.get(BOOT_REPORT_ANNOTATION))
-    settled = report is not None and report.state in ("Staged", "Failed")
-    return NodeSign(
-        boot_id=read_boot_id(node),
-        held=is_true_in(node, HOLD_REQUESTED),
-        staged=report.id if report is not None and settled else None,
-    )
-
-
 def judge_standing(
     server: Server,
-    sign: NodeSign | None,
+    node: NodeView | None,
     maintenances: tuple[Maintenance, ...],
     target: RolloutTarget,
     *,
@@ -137,7 +109,7 @@ def judge_standing(
 ) -> MemberFacts:
     """`maintenances`: all of the server. `retried`: what failed before then is forgotten."""
     status = server.status
-    in_use, since, out = _use(server, sign)
+    in_use, since, out = _use(server, node)
     runs_target = status.image_digest == target.digest if target.digest is not None else False
     current = current_pool_name(server)
     runs_target = (runs_target or status.image_ref == target.name) and current == target.pool
@@ -153,10 +125,10 @@ def judge_standing(
         state, failure = "Updated", None
     elif failure is not None:
         state = "Failed"
-    elif in_use or _is_left_behind(server, sign):
+    elif in_use or _is_left_behind(server, node):
         state = "Outdated"
-        excluded = _exclusion(server, sign, target) or _wish_of_a_person(server, maintenances, target)
-    elif sign is None or sign.boot_id is None:
+        excluded = _exclusion(server, node, target) or _wish_of_a_person(server, maintenances, target)
+    elif node is None or node.boot_id is None:
         state = "Absent"
     elif runs_target and not _is_off(server):
         again = None if out is None else out + OUT_SECONDS
@@ -164,7 +136,6 @@ def judge_standing(
         again = again if state == "Down" else None
     else:
         state = "Down"
-    staged = sign is not None and sign.staged is not None and target.digest is not None
     return MemberFacts(
         server=server,
         state=state,
@@ -176,11 +147,19 @@ def judge_standing(
         entry=entry_of(own, REQUESTOR) if own is not None else None,
         excluded=excluded,
         failure=failure or (status.upgrade_failure if state != "Updated" else None),
-        staged=staged and sign is not None and f"-{(target.digest or '')[7:19]}-" in (sign.staged or ""),
+        staged=_has_staged(node, target),
         is_disturbed=disturbing is not None,
         returns=disturbing is not None and not _keeps_drained(disturbing.status),
         again=again,
     )
+
+
+def _has_staged(node: NodeView | None, target: RolloutTarget) -> bool:
+    """Whether its agent has staged the target, or could not: another may begin to fetch it."""
+    report = node.report if node is not None else None
+    if report is None or report.state not in ("Staged", "Failed") or target.digest is None:
+        return False
+    return f"-{target.digest[7:19]}-" in report.id
 
 
 def without_records(standing: MemberFacts) -> MemberFacts:
@@ -194,7 +173,7 @@ def without_records(standing: MemberFacts) -> MemberFacts:
     )
 
 
-def _use(server: Server, sign: NodeSign | None) -> tuple[bool, float | None, float | None]:
+def _use(server: Server, node: NodeView | None) -> tuple[bool, float | None, float | None]:
     """Whether jobs may come, by what boot and health controllers say of the boot that runs; since when; or since when
     not, as far as that is known."""
     found = [find_condition(server.status.conditions, type_) for type_ in ("Ready", "Verified")]
@@ -202,16 +181,16 @@ def _use(server: Server, sign: NodeSign | None) -> tuple[bool, float | None, flo
     times = [parse_time(c.last_transition_time).timestamp() for c in holds]
     if len(holds) == len(found):
         checked = server.status.verification
-        is_checked = sign is not None and checked is not None and checked.boot_id.lower() == sign.boot_id
+        is_checked = node is not None and checked is not None and checked.boot_id.lower() == node.boot_id
         return (True, max(times), None) if is_checked else (False, None, max(times))
     lost = [parse_time(c.last_transition_time).timestamp() for c in found if c is not None and c not in holds]
     return False, None, min(lost, default=None)
 
 
-def _is_left_behind(server: Server, sign: NodeSign | None) -> bool:
+def _is_left_behind(server: Server, node: NodeView | None) -> bool:
     """Whether it lives, out of use, with an image that it failed with and that nobody wants any more."""
     failure, ready = server.status.upgrade_failure, find_condition(server.status.conditions, "Ready")
-    lives = sign is not None and sign.boot_id is not None and ready is not None and ready.status == "True"
+    lives = node is not None and node.boot_id is not None and ready is not None and ready.status == "True"
     return lives and failure is not None and failure.image_ref == server.status.image_ref
 
 
@@ -230,8 +209,8 @@ def _keeps_drained(status: MaintenanceStatus) -> bool:
     return status.action == "Drain" or (status.phase == "Drained" and status.boot_id_after is not None)
 
 
-def _exclusion(server: Server, sign: NodeSign | None, target: RolloutTarget) -> MemberWait | None:
-    if sign is not None and sign.held:
+def _exclusion(server: Server, node: NodeView | None, target: RolloutTarget) -> MemberWait | None:
+    if node is not None and node.held:
         return MemberWait("Held", f"it is held by a person: kubectl provision release {server.name}")
     excluded = find_excluded(server)
     if excluded is not None:

@@ -20,10 +20,10 @@ from datetime import datetime, timedelta
 from typing import Any, Final
 
 from provisioner.api.machinery.meta import read_time
-from provisioner.api.nodes.contract import read_boot_id
-from provisioner.cluster.source import conditions_of, spec_of
+from provisioner.cluster.source import spec_of
 from provisioner.cluster.trim import IDENTITY, VALUE_LETTERS, picked
 from provisioner.rules.bootability import without_remedy
+from provisioner.rules.nodes import NodeView
 
 USUAL_LEASE_SECONDS: Final = 40
 """What a kubelet's Lease lasts, if nothing else is configured. It is renewed after a quarter of that."""
@@ -187,18 +187,16 @@ def read_life(
     sighting: LeaseSighting | None = None,
     now: datetime | None = None,
 ) -> NodeLife | None:
-    """A Node and its Lease as the API server gives them. Of duplicate conditions the most alive one counts."""
+    """A Node and its Lease as the API server gives them."""
     if node is None:
         return None
-    conditions = conditions_of(node)
-    found = [condition for condition in conditions if condition.get("type") == "Ready"]
-    said = {condition.get("status") for condition in found}
-    boot_id = read_boot_id(node)
+    view = NodeView(node)
+    ready = view.condition("Ready")
     return NodeLife(
-        name=node["metadata"]["name"],
-        ready="True" in said if found else None,
-        ready_message=next((without_remedy(str(c.get("message") or "")) for c in reversed(found)), ""),
-        boot_id=boot_id,
-        has_reported=boot_id is not None or bool(said & {"True", "False"}),
+        name=view.name,
+        ready=ready.is_true if ready is not None else None,
+        ready_message=without_remedy(ready.message) if ready is not None else "",
+        boot_id=view.boot_id,
+        has_reported=view.has_reported,
         heartbeat=read_heartbeat(lease, sighting, now),
     )

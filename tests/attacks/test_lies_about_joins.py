@@ -15,11 +15,10 @@ from provisioner.boot.orders.decide import decide
 from provisioner.boot.orders.facts import OrderFacts
 from provisioner.cluster.client import Cluster
 from provisioner.cluster.resources import of
-from provisioner.health.checks.checked_node import read_node
 from provisioner.health.situation import boot_to_judge
-from provisioner.maintenance.model.facts import read_node as read_view
 from provisioner.maintenance.phases.kept_drain import why_unverified
 from provisioner.rules.liveness import read_life
+from provisioner.rules.nodes import read_node
 from tests.boot import objects
 from tests.maintenance.plane import DIGEST, Plane
 
@@ -134,7 +133,7 @@ def test_what_the_node_reports_goes_before_a_false_word_about_its_boot(plane: Pl
     server, node = plane.cluster.read(Server, plane.name), plane.node()
     assert ready_of(plane) == ("True", "Ready")
     assert boot_to_judge(server, read_node(node)) == boot_id_of(plane)
-    assert "has not joined" not in (why_unverified(server, read_view(node)) or "")
+    assert "has not joined" not in (why_unverified(server, read_node(node)) or "")
 
 
 def test_the_kernel_before_the_order_is_not_taken_for_the_ordered_one(plane: Plane, boot_host: Cluster) -> None:

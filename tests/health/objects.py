@@ -29,9 +29,9 @@ from provisioner.api.pools.pool_settings import (
     VerificationSettings,
 )
 from provisioner.api.servers.server import BootOrder, Interface, JoinStatus, ServerStatus
-from provisioner.health.checks.checked_node import CheckedNode, read_node
 from provisioner.health.decision import HealthDecision
 from provisioner.health.situation import CheckInputs
+from provisioner.rules.nodes import NodeView, read_node
 from tests.boot.objects import DIGEST, image, pool, server
 
 NOON = datetime(2026, 1, 2, 12, 0, 0, tzinfo=UTC)
@@ -148,7 +148,7 @@ def node_body(
     }
 
 
-def node(*arguments: Any, **fields: Any) -> CheckedNode:
+def node(*arguments: Any, **fields: Any) -> NodeView:
     seen = read_node(node_body(*arguments, **fields))
     assert seen is not None
     return seen

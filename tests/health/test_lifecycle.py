@@ -9,8 +9,8 @@ import pytest
 
 from provisioner.api.nodes.contract import HOLD_REQUESTED, HOLD_TAINT, MAINTENANCE_TAINT, VERIFICATION_TAINT
 from provisioner.api.servers.server import Discovery, Lifecycle, Server
-from provisioner.health.checks.checked_node import CheckedNode
 from provisioner.health.compose import find_lifecycle
+from provisioner.rules.nodes import NodeView
 from tests.boot.objects import server
 from tests.health.objects import OTHER_BOOT, booted, node, node_condition, situation
 
@@ -26,13 +26,13 @@ def status(base: Server, **fields: Any) -> Server:
     return replace(base, status=replace(base.status, **fields))
 
 
-def tainted(key: str, effect: str = "NoSchedule") -> CheckedNode:
+def tainted(key: str, effect: str = "NoSchedule") -> NodeView:
     return node(taints=({"key": key, "effect": effect},))
 
 
 ADOPTED = status(booted(), order=None, join=None)
 
-ROWS: list[tuple[Lifecycle, Server, CheckedNode | None, bool, str | None]] = [
+ROWS: list[tuple[Lifecycle, Server, NodeView | None, bool, str | None]] = [
     ("Registered", server(acceptance="Pending"), None, False, None),
     ("Discovered", status(server(acceptance="Pending"), discovery=Discovery(address="10.0.0.1")), None, False, None),
     ("Discovered", server(acceptance="Pending", name="unknown-525400123456"), None, False, None),
@@ -49,7 +49,7 @@ ROWS: list[tuple[Lifecycle, Server, CheckedNode | None, bool, str | None]] = [
     ("Verified", booted(), tainted(VERIFICATION_TAINT), True, None),
     ("Verified", booted(), tainted(MAINTENANCE_TAINT), True, None),
     ("Verified", booted(), node(ready=False, taints=()), True, None),
-    ("Verified", booted(), replace(FREE, unschedulable=True), True, None),
+    ("Verified", booted(), NodeView({**FREE.body, "spec": {"unschedulable": True}}), True, None),
     ("InProduction", booted(), FREE, True, None),
     ("InProduction", booted(), tainted("example.com/foreign"), True, None),
     ("InProduction", booted(), tainted(MAINTENANCE_TAINT, "PreferNoSchedule"), True, None),
@@ -60,7 +60,7 @@ ROWS: list[tuple[Lifecycle, Server, CheckedNode | None, bool, str | None]] = [
 
 @pytest.mark.parametrize(("expected", "given", "seen", "verified", "maintenance"), ROWS)
 def test_a_server_is_where_the_table_says(
-    expected: Lifecycle, given: Server, seen: CheckedNode | None, verified: bool, maintenance: str | None
+    expected: Lifecycle, given: Server, seen: NodeView | None, verified: bool, maintenance: str | None
 ) -> None:
     assert find_lifecycle(situation(server=given, node=seen, maintenance=maintenance), verified=verified) == expected
 

@@ -10,9 +10,9 @@ import pytest
 from provisioner.api import Server
 from provisioner.api.nodes.contract import HOLD_REQUESTED, HOLD_TAINT, VERIFICATION_TAINT
 from provisioner.api.servers.server import Verification
-from provisioner.health.checks.checked_node import CheckedNode
 from provisioner.health.decide import decide
 from provisioner.health.node_writer import plan_taints
+from provisioner.rules.nodes import NodeView
 from tests.health.objects import (
     NOON,
     OTHER_BOOT,
@@ -84,7 +84,7 @@ def other_boot_verified(server: Server) -> Server:
         "another order was given", "and prepared", "another boot was verified", "another Node", "no record",
     ],
 )  # fmt: skip
-def test_whatever_does_not_fit_together_keeps_the_taint(server: Server, seen: CheckedNode) -> None:
+def test_whatever_does_not_fit_together_keeps_the_taint(server: Server, seen: NodeView) -> None:
     assert plan_taints(server, seen) is None
 
 

@@ -22,7 +22,8 @@ from provisioner.api.nodes.maintenance import Blocker, RebootAttempt, Requestor
 from provisioner.api.pools.pool_settings import MaintenanceSettings
 from provisioner.api.servers.server import BootOrder, JoinStatus, Verification
 from provisioner.jobs.model.work import Work
-from provisioner.maintenance.model.facts import MaintenanceFacts, NodeView, read_node
+from provisioner.maintenance.model.facts import MaintenanceFacts
+from provisioner.rules.nodes import NodeView, read_node
 from provisioner.rules.requests import merge
 from tests.boot import objects
 from tests.maintenance.samples import NOON, maintenance, requestor

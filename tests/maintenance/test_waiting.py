@@ -14,12 +14,13 @@ from provisioner.api.nodes.facts import BootReport
 from provisioner.api.nodes.maintenance import MaintenanceStatus, SlurmDrain, TimelineEntry
 from provisioner.jobs.model.work import Work
 from provisioner.maintenance.model.budget import Budget
-from provisioner.maintenance.model.facts import MaintenanceFacts, read_node
+from provisioner.maintenance.model.facts import MaintenanceFacts
 from provisioner.maintenance.model.steps import NeedBudget, ReopenSlurm, SetIntent, Wait, WriteStatus
 from provisioner.maintenance.phases.claiming import after_eviction
 from provisioner.maintenance.phases.staging import stage_intent
 from provisioner.maintenance.phases.waiting import decide_waiting
 from provisioner.maintenance.requests.effective import effective
+from provisioner.rules.nodes import read_node
 from provisioner.rules.requests import merge
 from tests.boot import objects
 from tests.maintenance.fake_jobs import job

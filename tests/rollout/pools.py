@@ -7,16 +7,27 @@ from typing import Any
 
 from provisioner.api import Maintenance
 from provisioner.api.machinery.meta import parse_time
+from provisioner.api.nodes.contract import HOLD_REQUESTED
 from provisioner.api.nodes.maintenance import Requestor
 from provisioner.api.servers.server_status import BootOrder, ServerStatus, Verification
-from provisioner.rollout.standing import MemberFacts, NodeSign, RolloutTarget, judge_standing
+from provisioner.rollout.standing import MemberFacts, RolloutTarget, judge_standing
+from provisioner.rules.nodes import NodeView
 from tests.boot import objects
 from tests.boot.objects import at, condition
 
 OLD, NEW = "old", "new"
 TARGET = RolloutTarget(pool="gpu", name=NEW)
 NOW = parse_time(at(7200)).timestamp()
-NODE = NodeSign(boot_id="b1", held=False)
+
+
+def node(boot_id: str | None = "b1", *, held: bool = False) -> NodeView:
+    """The Node of r01-u01."""
+    conditions = [{"type": HOLD_REQUESTED, "status": "True"}] if held else []
+    info = {"bootID": boot_id} if boot_id else {}
+    return NodeView({"metadata": {"name": "r01-u01"}, "status": {"nodeInfo": info, "conditions": conditions}})
+
+
+NODE = node()
 CHECKED = Verification(boot_id="B1", attempt=1, started_time=at(0), finished_time=at(0))
 
 
@@ -37,7 +48,7 @@ def stands(
     *maintenances: Maintenance,
     ready: str = "True",
     verified: str = "True",
-    node: NodeSign | None = NODE,
+    node: NodeView | None = NODE,
     retried: float | None = None,
     now: float = NOW,
     target: RolloutTarget = TARGET,

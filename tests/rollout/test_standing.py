@@ -11,18 +11,11 @@ from provisioner.api.nodes.maintenance import Requestor, TimelineEntry
 from provisioner.api.pools.node_pool import NodePoolStatus
 from provisioner.api.pools.rollout_status import ReleasedImage, RolloutStatus
 from provisioner.api.servers.server_status import PowerStatus, UpgradeFailure
-from provisioner.rollout.standing import (
-    OUT_SECONDS,
-    MemberFacts,
-    NodeSign,
-    RolloutTarget,
-    read_sign,
-    target_of,
-    without_records,
-)
+from provisioner.rollout.standing import OUT_SECONDS, MemberFacts, RolloutTarget, target_of, without_records
+from provisioner.rules.nodes import read_node
 from tests.boot import objects
 from tests.boot.objects import DIGEST, at, condition
-from tests.rollout.pools import NEW, NOW, OLD, TARGET, asked, entry, ordered_by, stands
+from tests.rollout.pools import NEW, NOW, OLD, TARGET, asked, entry, node, ordered_by, stands
 
 FAILED = UpgradeFailure(image_ref=NEW, time=at(5000), message="NotVerified: GPU 3 is gone")
 PERSON = Requestor(name="user-alice", action="Reimage", image_ref="other")
@@ -36,7 +29,7 @@ PERSON = Requestor(name="user-alice", action="Reimage", image_ref="other")
         ("not joined, it boots the right image when it boots", {"node": None}, "Absent"),
         (
             "so does one whose Node was only made for it",
-            {"node": NodeSign(boot_id=None, held=False), "ready": "False"},
+            {"node": node(None), "ready": "False"},
             "Absent",
         ),
         ("out of use with another image, it is not the rollout's doing", {"ready": "False"}, "Down"),
@@ -87,8 +80,8 @@ def test_what_is_remembered_between_two_looks_holds_no_record_of_a_maintenance()
 
 
 def test_of_a_node_that_is_not_there_nothing_is_seen() -> None:
-    assert read_sign(None) is None
-    assert stands(node=read_sign(None)).state == "Absent"
+    assert read_node(None) is None
+    assert stands(node=read_node(None)).state == "Absent"
 
 
 def test_images_are_the_same_if_their_digests_are() -> None:
@@ -167,7 +160,7 @@ def left(standing: MemberFacts) -> str | None:
 
 
 def test_held_and_excluded_ones_say_so() -> None:
-    assert left(stands(OLD, node=NodeSign(boot_id="b1", held=True))) == "Held"
+    assert left(stands(OLD, node=node(held=True))) == "Held"
     assert left(stands(OLD, upgrades="Excluded")) == "Excluded"
     assert left(stands(OLD, upgrades="Follow")) is None
 
@@ -210,7 +203,7 @@ def test_a_server_that_a_person_reboots_into_the_image_is_on_its_way_to_it() -> 
 
 
 def test_what_was_checked_in_the_boot_before_says_nothing_of_the_boot_that_runs() -> None:
-    rebooted = NodeSign(boot_id="b2", held=False)
+    rebooted = node("b2")
     early = NOW - 7200 + OUT_SECONDS - 1
     found = stands(NEW, node=rebooted, now=early)
     assert (found.state, found.in_use) == ("Down", False)

@@ -10,6 +10,7 @@ from __future__ import annotations
 from provisioner.api import Maintenance, Server
 from provisioner.api.nodes.maintenance import FINAL_PHASES, RebootAttempt
 from provisioner.api.servers.server import BootOrder
+from provisioner.rules.disturbance import answering_order
 
 
 def pending_request(server: Server, maintenance: Maintenance | None) -> RebootAttempt | None:
@@ -17,11 +18,10 @@ def pending_request(server: Server, maintenance: Maintenance | None) -> RebootAt
 
     A server that was never booted by the provisioner has no Node that could be prepared: its attempts are not answered.
     """
-    order = server.status.order
-    if order is None or maintenance is None or maintenance.status.phase != "Rebooting":
+    if server.status.order is None or maintenance is None or maintenance.status.phase != "Rebooting":
         return None
     attempt = maintenance.status.reboot
-    if attempt is None or attempt.ended_time is not None or attempt.id == order.attempt_id:
+    if attempt is None or attempt.ended_time is not None or answering_order(server, attempt) is not None:
         return None
     return attempt
 

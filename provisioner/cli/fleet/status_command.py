@@ -21,7 +21,7 @@ from provisioner.cli.kubectl.printing import clip, output_option, print_objects,
 from provisioner.cli.kubectl.targets import ServerTarget, TargetSelection, find_targets
 from provisioner.cli.why.maintenance import wait_words
 from provisioner.cluster.leadership import NoLeader, read_no_leader
-from provisioner.cluster.source import conditions_of, is_true_in
+from provisioner.rules.nodes import read_node
 from provisioner.rules.pool_of_server import current_pool_name
 
 HEADER = ("NODE", "LIFECYCLE", "READY", "IMAGE", "BOOT", "MAINTENANCE", "WAITS-FOR")
@@ -138,11 +138,12 @@ def _wide_row(target: ServerTarget, current: Maintenance | None, waits: str, now
 
 
 def _ready(node: Mapping[str, Any] | None) -> str | None:
-    if node is None:
+    view = read_node(node)
+    if view is None:
         return None
-    found = [c.get("status") for c in conditions_of(node, "Ready")]
-    words = "True" if is_true_in(node, "Ready") else str(found[-1]) if found else "Unknown"
-    return f"{words},cordoned" if (node.get("spec") or {}).get("unschedulable") else words
+    ready = view.condition("Ready")
+    words = ready.status if ready is not None else "Unknown"
+    return f"{words},cordoned" if view.unschedulable else words
 
 
 def _maintenance(current: Maintenance | None) -> str | None:

@@ -11,13 +11,14 @@ from datetime import datetime, timedelta
 from typing import Any, Final
 
 from provisioner.api import Maintenance, NodePool, Server
-from provisioner.api.nodes.contract import MAINTENANCE_TAINT, VERIFICATION_TAINT, read_boot_id
+from provisioner.api.nodes.contract import MAINTENANCE_TAINT, VERIFICATION_TAINT
 from provisioner.api.nodes.maintenance import FINAL_PHASES
 from provisioner.cluster.source import conditions_of
 from provisioner.join.certificates.request import read_request
 from provisioner.join.tokens.mint import SERVER_LABEL
 from provisioner.rules.boot_order import is_settled
 from provisioner.rules.liveness import renewed_time
+from provisioner.rules.nodes import NodeView
 
 UNHEARD: Final = timedelta(seconds=60)
 """A kubelet that lives has renewed its Lease within that time, and told of its boot."""
@@ -101,7 +102,7 @@ def _tainted(past: Past) -> Iterator[str]:
     for name, node in sorted(past.nodes.items()):
         ours = [
             f"{taint['key']}:{taint.get('effect')}"
-            for taint in (node.get("spec") or {}).get("taints") or ()
+            for taint in NodeView(node).taints
             if taint.get("key") in (VERIFICATION_TAINT, MAINTENANCE_TAINT)
         ]
         if ours:
@@ -118,14 +119,14 @@ def _missing(past: Past) -> Iterator[str]:
     for server in past.servers:
         wanted = server.spec.acceptance == "Accepted" and server.spec.power_state == "On"
         node = past.nodes.get(server.name)
-        if wanted and server.spec.node_pool_ref and (node is None or read_boot_id(node) is None):
+        if wanted and server.spec.node_pool_ref and (node is None or NodeView(node).boot_id is None):
             yield server.name
 
 
 def _booted_since(past: Past, now: datetime) -> Iterator[str]:
     for server in past.servers:
         node = past.nodes.get(server.name)
-        boot = read_boot_id(node) if node is not None else None
+        boot = NodeView(node).boot_id if node is not None else None
         if boot is None or server.status.order is None or not _is_heard(past, server.name, now):
             continue
         join = server.status.join

@@ -19,8 +19,9 @@ from provisioner.cluster.resources import NODES, of
 from provisioner.join.nodes.node_object import trim_node
 from provisioner.rollout.borrowed import Lending, lending_of
 from provisioner.rollout.members import is_member, order_of, retried_moment
-from provisioner.rollout.standing import MemberFacts, judge_standing, read_sign, target_of
+from provisioner.rollout.standing import MemberFacts, judge_standing, target_of
 from provisioner.rules.assigned_image import is_observed
+from provisioner.rules.nodes import read_node
 
 VIEWER: Final = "provisioner-viewer"
 EDITOR: Final = "provisioner-inventory-editor"
@@ -75,7 +76,7 @@ def make_view(
     found = [
         judge_standing(
             decode(Server, body),
-            read_sign(nodes.get(body["metadata"]["name"])),
+            read_node(nodes.get(body["metadata"]["name"])),
             tuple(by_server.get(body["metadata"]["name"], ())),
             target,
             retried=retried,
@@ -112,7 +113,7 @@ def with_image(view: PoolView, name: str, image: Image | None) -> PoolView:
     standings = {
         server: judge_standing(
             before.server,
-            read_sign(view.nodes.get(server)),
+            read_node(view.nodes.get(server)),
             tuple(view.maintenances.get(server, ())),
             target,
             retried=retried,

@@ -20,7 +20,8 @@ from provisioner.cluster.recent_events import RecentEvents
 from provisioner.cluster.source import look_up
 from provisioner.rollout.borrowed import lending_of
 from provisioner.rollout.members import is_member, order_of, retried_moment
-from provisioner.rollout.standing import MemberFacts, judge_standing, read_sign, target_of
+from provisioner.rollout.standing import MemberFacts, judge_standing, target_of
+from provisioner.rules.nodes import read_node
 from provisioner.rules.pool_of_server import current_pool_name
 from provisioner.web.caches import WebCaches, readable
 from provisioner.web.telling import PoolMember, PoolTold, StatusText
@@ -128,7 +129,7 @@ class _Judge:
             known = self._kept.get(name)
             if known is None or known[0] != versions or (known[1].again or math.inf) <= now.timestamp():
                 maintenances = self._caches.maintenances_of(name)
-                sign, server = read_sign(node), decode(Server, body)
+                sign, server = read_node(node), decode(Server, body)
                 known = (
                     versions,
                     judge_standing(server, sign, maintenances, target, retried=retried, now=now.timestamp()),

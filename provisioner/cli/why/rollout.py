@@ -7,7 +7,8 @@ from collections.abc import Iterable
 from provisioner.api.machinery.meta import parse_time
 from provisioner.cli.kubectl.moments import ago
 from provisioner.cli.why.subject import ServerSubject
-from provisioner.rollout.standing import REQUESTOR, judge_standing, read_sign, target_of
+from provisioner.rollout.standing import REQUESTOR, judge_standing, target_of
+from provisioner.rules.nodes import read_node
 from provisioner.rules.requests import entry_of
 
 
@@ -42,7 +43,7 @@ def _wait(subject: ServerSubject) -> Iterable[str]:
         return
     does = "moves to" if rollout.completed_time is None else "runs"
     moves = f"NodePool {pool.name} {does} Image {pool.spec.image_ref}"
-    target, sign = target_of(pool, subject.image), read_sign(subject.node)
+    target, sign = target_of(pool, subject.image), read_node(subject.node)
     now = subject.now.timestamp()
     left = judge_standing(server, sign, subject.maintenances, target, retried=None, now=now).excluded
     if left is not None:

@@ -25,6 +25,7 @@ from provisioner.cli.why.subject import ServerSubject
 from provisioner.cluster.recent_events import event_time, message_of
 from provisioner.cluster.source import conditions_of
 from provisioner.rules.assigned_image import next_image_name, ordered_image
+from provisioner.rules.nodes import NodeView
 from provisioner.rules.requests import merge
 
 SHOWN_EVENTS: Final = 6
@@ -33,14 +34,10 @@ UNNOTED_SECONDS: Final = 30.0
 OUR_TAINTS: Final = (MAINTENANCE_TAINT, VERIFICATION_TAINT, HOLD_TAINT)
 
 
-def _conditions(node: Mapping[str, Any] | None) -> list[Mapping[str, Any]]:
-    return conditions_of(node)
-
-
 def pending_requests(subject: ServerSubject) -> Iterable[str]:
     """Request conditions that are True, and what was refused."""
     lines = []
-    for c in _conditions(subject.node):
+    for c in conditions_of(subject.node):
         if c.get("status") != "True":
             continue
         if c["type"] in REQUEST_CONDITIONS:
@@ -63,14 +60,14 @@ def node_notes(subject: ServerSubject) -> Iterable[str]:
     """What keeps jobs away from the Node, and whose that is."""
     if subject.node is None:
         return ["there is no Node of that name"] if subject.server.status.order is not None else []
-    spec = subject.node.get("spec") or {}
-    ready = next((c for c in reversed(_conditions(subject.node)) if c.get("type") == "Ready"), None)
+    node = NodeView(subject.node)
+    ready = node.condition("Ready")
     lines = []
-    if ready is not None and ready.get("status") != "True":
-        lines.append(f"the Node is not Ready ({ready.get('reason')}): {ready.get('message')}")
-    if spec.get("unschedulable"):
+    if ready is not None and not ready.is_true:
+        lines.append(f"the Node is not Ready ({ready.reason}): {ready.message}")
+    if node.unschedulable:
         lines.append("cordoned by somebody; the provisioner neither does nor undoes that: kubectl uncordon")
-    for taint in spec.get("taints") or []:
+    for taint in node.taints:
         key = f"{taint['key']}{'=' + taint['value'] if taint.get('value') else ''}:{taint['effect']}"
         if taint["key"] in OUR_TAINTS:
             lines.append(f"taint {key}, the provisioner's own")

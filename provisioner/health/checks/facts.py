@@ -9,8 +9,8 @@ from provisioner.api.machinery.codec import from_json, read_foreign_json
 from provisioner.api.machinery.errors import Refused
 from provisioner.api.nodes.contract import NODE_FACTS_ANNOTATION
 from provisioner.api.nodes.facts import NodeFacts
-from provisioner.health.checks.checked_node import CheckedNode
 from provisioner.health.checks.finding import Finding, fine, not_yet, printable, wrong
+from provisioner.rules.nodes import NodeView
 
 FACTS_FORMAT: Final = 1
 MAX_BYTES: Final = 64 * 1024
@@ -21,7 +21,7 @@ NAME: Final = "Facts"
 _REMEDY: Final = "on the node: journalctl -u provisioner-node; then reboot it, or publish an image whose agent works"
 
 
-def read_facts(node: CheckedNode) -> tuple[NodeFacts | None, Finding]:
+def read_facts(node: NodeView) -> tuple[NodeFacts | None, Finding]:
     """The facts of the Node's current boot, and what to say of them; None unless they are of that boot and whole."""
     text = node.annotations.get(NODE_FACTS_ANNOTATION)
     if text is None:
@@ -45,7 +45,7 @@ def read_facts(node: CheckedNode) -> tuple[NodeFacts | None, Finding]:
     return facts, fine(NAME, f"written by the agent at {facts.time}")
 
 
-def _waits(node: CheckedNode, observed: str) -> Finding:
+def _waits(node: NodeView, observed: str) -> Finding:
     message = (
         f"waits for the agent's annotation {NODE_FACTS_ANNOTATION} of boot {node.boot_id} on Node {node.name}: "
         f"{observed}; remedy, should it not come: {_REMEDY}"

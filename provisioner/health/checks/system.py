@@ -10,8 +10,8 @@ from typing import Final
 
 from provisioner.api.nodes.facts import NodeFacts
 from provisioner.api.pools.pool_settings import VerificationSettings
-from provisioner.health.checks.checked_node import CheckedNode, find
 from provisioner.health.checks.finding import Finding, fine, not_yet, wrong
+from provisioner.rules.nodes import NodeView
 
 PRESSURES: Final = ("MemoryPressure", "DiskPressure", "PIDPressure")
 KUBELET_SECONDS: Final = 300.0
@@ -21,7 +21,7 @@ _MIB = 1024 * 1024
 
 
 def check_system(
-    node: CheckedNode,
+    node: NodeView,
     facts: NodeFacts,
     settings: VerificationSettings,
     *,
@@ -63,7 +63,7 @@ def _image(facts: NodeFacts, image_ref: str | None, image_digest: str | None) ->
     )
 
 
-def _clock(node: CheckedNode, facts: NodeFacts, allowed: int, skew: float | None, has_ntp_servers: bool) -> Finding:
+def _clock(node: NodeView, facts: NodeFacts, allowed: int, skew: float | None, has_ntp_servers: bool) -> Finding:
     remedy = "check the rack's ntpServers and the way to them (on the node: timedatectl timesync-status)"
     if facts.clock_synchronized is False and has_ntp_servers:
         return wrong(
@@ -112,10 +112,10 @@ def _root(facts: NodeFacts, wanted_mib: int) -> Finding:
     )
 
 
-def _kubelet(node: CheckedNode, facts: NodeFacts) -> Finding:
+def _kubelet(node: NodeView, facts: NodeFacts) -> Finding:
     if node.ready:
         return fine("Kubelet", f"Node {node.name} is Ready")
-    ready = find(node.conditions, "Ready")
+    ready = node.condition("Ready")
     said = (ready.message or ready.reason or f"Ready is {ready.status}") if ready is not None else "it says nothing"
     active = {True: "", False: ", and its kubelet is not active", None: ""}[facts.kubelet_active]
     return wrong(
@@ -128,7 +128,7 @@ def _kubelet(node: CheckedNode, facts: NodeFacts) -> Finding:
     )
 
 
-def _runtime(node: CheckedNode, facts: NodeFacts) -> Finding:
+def _runtime(node: NodeView, facts: NodeFacts) -> Finding:
     remedy = "on the node: systemctl status containerd; journalctl -u containerd"
     if facts.runtime_active is False:
         return wrong(
@@ -149,11 +149,11 @@ def _runtime(node: CheckedNode, facts: NodeFacts) -> Finding:
     return fine("Runtime", node.runtime_version)
 
 
-def _pressure(node: CheckedNode) -> Finding:
+def _pressure(node: NodeView) -> Finding:
     pressed = [
         f"{type_}: {found.message or found.reason or 'True'}"
         for type_ in PRESSURES
-        if (found := find(node.conditions, type_)) is not None and found.status == "True"
+        if (found := node.condition(type_)) is not None and found.is_true
     ]
     if not pressed:
         return fine("Pressure", "neither memory, nor disk, nor process ids are short")

@@ -14,13 +14,11 @@ from dataclasses import dataclass
 from datetime import datetime, timedelta
 from typing import Any, Final
 
-from provisioner.api.machinery.codec import read_annotation
 from provisioner.api.machinery.meta import read_time
 from provisioner.api.machinery.values import DIGEST_PATTERN, Sha256Digest
-from provisioner.api.nodes.contract import BOOT_REPORT_ANNOTATION
-from provisioner.api.nodes.facts import BootReport
 from provisioner.api.servers.server import BootOrder
 from provisioner.rules.liveness import FRESH_TIME
+from provisioner.rules.nodes import NodeView
 
 SUCCESSOR_ONLY: Final = timedelta(seconds=120)
 """How long after the agent's act only the loaded kernel joins. After that the machine may have come up by its firmware
@@ -50,8 +48,7 @@ def find_successor(node: Mapping[str, Any] | None, order: BootOrder) -> Successo
     """What the agent has said of it for this order; None if it has prepared none."""
     if order.method != "Kexec" or order.attempt_id is None or order.boot_id_before is None:
         return None
-    annotations = ((node or {}).get("metadata") or {}).get("annotations") or {}
-    report = read_annotation(BootReport, annotations.get(BOOT_REPORT_ANNOTATION))
+    report = NodeView(node).report if node is not None else None
     if report is None or report.id != order.attempt_id or report.boot_id.lower() != order.boot_id_before.lower():
         return None
     if report.next_request_key_sha256 is None:

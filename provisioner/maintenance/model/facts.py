@@ -5,62 +5,18 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from datetime import datetime
-from typing import Any, Final
 
 from provisioner.api import Image, Maintenance, NodePool, Server
-from provisioner.api.machinery.codec import read_annotation
-from provisioner.api.nodes.contract import (
-    BOOT_INTENT_ANNOTATION,
-    BOOT_REPORT_ANNOTATION,
-    HOLD_REQUESTED,
-    MAINTENANCE_TAINT,
-    NODE_FACTS_ANNOTATION,
-    PREPARED_ORDER_ANNOTATION,
-    MaintenanceEffect,
-    read_boot_id,
-)
-from provisioner.api.nodes.facts import BootIntent, BootReport, NodeFacts
-from provisioner.cluster.source import is_true_in
 from provisioner.jobs.model.work import Work
 from provisioner.maintenance.model.budget import Budget
 from provisioner.maintenance.model.node_refusals import NodeWriteRefusal
 from provisioner.maintenance.model.steps import NodeWrite
 from provisioner.rules.assigned_image import ordered_image
 from provisioner.rules.bootability import find_without_image
+from provisioner.rules.disturbance import RebootUnderWay
+from provisioner.rules.nodes import NodeView
 from provisioner.rules.pool_of_server import next_pool_name
 from provisioner.rules.requests import NodeRequest
-
-MAX_TAINT_VALUE: Final = 63
-
-
-@dataclass(frozen=True, kw_only=True)
-class NodeView:
-    """A Node, as far as the executor looks at it. `boot_id` is lower case.
-
-    facts and report were written by the machine itself: they are None if they cannot be read, and are believed only
-    where the machine could harm nobody but itself.
-    """
-
-    body: Mapping[str, Any]
-    name: str
-    uid: str
-    ready: bool
-    boot_id: str | None
-    taint: str | None
-    """Value of the maintenance taint; None without the taint."""
-    taint_effect: str | None
-    """Its effect; of several that somebody put there, none of ours."""
-    held: bool
-    intent: BootIntent | None
-    has_intent: bool
-    report: BootReport | None
-    facts: NodeFacts | None
-    """Of the running boot only."""
-    prepared_order: str | None
-
-    def is_tainted(self, maintenance: str, effect: MaintenanceEffect) -> bool:
-        """Whether it has the taint of that Maintenance, with that effect."""
-        return self.taint == taint_value(maintenance) and self.taint_effect == effect
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -109,6 +65,12 @@ class MaintenanceFacts:
         return self.maintenance.status.reboot is not None
 
     @property
+    def reboot(self) -> RebootUnderWay | None:
+        """The attempt that was begun last; None before the first."""
+        attempt = self.maintenance.status.reboot
+        return RebootUnderWay(attempt=attempt, server=self.server, node=self.node) if attempt is not None else None
+
+    @property
     def image_name(self) -> str | None:
         """Name of the Image that would be booted now."""
         if self.wanted is not None and self.wanted.image is not None:
@@ -126,37 +88,6 @@ class MaintenanceFacts:
         """Whether that write to the Node was refused, and is not tried just now."""
         refusal = self.refused.get(write)
         return refusal is not None and refusal.rests(now)
-
-
-def read_node(body: Mapping[str, Any] | None) -> NodeView | None:
-    """A Node as the API server gives it."""
-    if body is None:
-        return None
-    metadata = body["metadata"]
-    annotations = metadata.get("annotations") or {}
-    boot_id = read_boot_id(body)
-    taints = [t for t in (body.get("spec") or {}).get("taints") or () if t.get("key") == MAINTENANCE_TAINT]
-    facts = read_annotation(NodeFacts, annotations.get(NODE_FACTS_ANNOTATION))
-    return NodeView(
-        body=body,
-        name=metadata["name"],
-        uid=metadata.get("uid") or "",
-        ready=is_true_in(body, "Ready"),
-        boot_id=boot_id,
-        taint=taints[0].get("value") or "" if taints else None,
-        taint_effect=taints[0].get("effect") if len(taints) == 1 else None,
-        held=is_true_in(body, HOLD_REQUESTED),
-        intent=read_annotation(BootIntent, annotations.get(BOOT_INTENT_ANNOTATION)),
-        has_intent=BOOT_INTENT_ANNOTATION in annotations,
-        report=read_annotation(BootReport, annotations.get(BOOT_REPORT_ANNOTATION)),
-        facts=facts if facts is not None and boot_id is not None and facts.boot_id.lower() == boot_id else None,
-        prepared_order=annotations.get(PREPARED_ORDER_ANNOTATION),
-    )
-
-
-def taint_value(maintenance: str) -> str:
-    """The taint's value for a Maintenance: its name; the end of it where it is too long for a value."""
-    return maintenance if len(maintenance) <= MAX_TAINT_VALUE else maintenance[-MAX_TAINT_VALUE:].lstrip("-.")
 
 
 def close_reason(maintenance: str) -> str:

@@ -11,13 +11,7 @@ from provisioner.api.machinery.meta import rfc3339, rfc3339_micro
 from provisioner.api.machinery.wording import some
 from provisioner.api.nodes.maintenance import MaintenanceStatus, SlurmDrain
 from provisioner.jobs.model.work import EvictionBlocked, JobKind, SlurmDrained, SlurmReserved, Work
-from provisioner.maintenance.model.facts import (
-    MaintenanceFacts,
-    close_reason,
-    host_obstacle,
-    image_obstacle,
-    taint_value,
-)
+from provisioner.maintenance.model.facts import MaintenanceFacts, close_reason, host_obstacle, image_obstacle
 from provisioner.maintenance.model.steps import CloseSlurm, Evict, NeedBudget, SetTaint, Step, Wait, WriteStatus
 from provisioner.maintenance.phases.closing import record_drain
 from provisioner.maintenance.phases.reboot_methods import explain_no_method, next_method
@@ -35,6 +29,7 @@ from provisioner.maintenance.status.record import (
     with_conditions,
 )
 from provisioner.maintenance.status.verdict import Cause
+from provisioner.rules.nodes import taint_value
 
 SETTLE_SECONDS: Final = 3.0
 """Between the taint and the last look: a scheduler that has not seen the taint may still place a pod."""

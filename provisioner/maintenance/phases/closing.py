@@ -16,12 +16,13 @@ from typing import Final
 from provisioner.api.machinery.meta import rfc3339
 from provisioner.api.nodes.contract import MaintenanceEffect
 from provisioner.api.nodes.maintenance import SlurmDrain, TimelineEntry
-from provisioner.maintenance.model.facts import MaintenanceFacts, close_reason, taint_value
+from provisioner.maintenance.model.facts import MaintenanceFacts, close_reason
 from provisioner.maintenance.model.steps import CloseSlurm, ReopenSlurm, ReserveSlurm, SetTaint, Step, WriteStatus
 from provisioner.maintenance.phases.blocking import obstacles
 from provisioner.maintenance.phases.kept_drain import closes, may_reopen, reopen_step
 from provisioner.maintenance.requests.effective import closing, closing_moment
 from provisioner.maintenance.status.record import last_noted
+from provisioner.rules.nodes import taint_value
 
 LONGEST: Final = timedelta(days=400)
 """A server that shall close later is drained at once."""

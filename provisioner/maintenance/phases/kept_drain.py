@@ -15,11 +15,12 @@ from provisioner.api.machinery.conditions import condition_of, is_true, merge_co
 from provisioner.api.machinery.meta import ConditionStatus
 from provisioner.api.nodes.maintenance import DISTURBING_PHASES, Maintenance, MaintenanceStatus, SlurmDrain
 from provisioner.jobs.slurm.reservations import reservation_name
-from provisioner.maintenance.model.facts import MaintenanceFacts, NodeView
+from provisioner.maintenance.model.facts import MaintenanceFacts
 from provisioner.maintenance.model.steps import ReopenSlurm, Step, WriteStatus
 from provisioner.maintenance.requests.effective import closing
 from provisioner.maintenance.status.record import clip, next_step, note
 from provisioner.rules.boot_order import is_ordered_boot
+from provisioner.rules.nodes import NodeView
 from provisioner.rules.pool_of_server import current_pool_name
 from provisioner.rules.requests import merge
 

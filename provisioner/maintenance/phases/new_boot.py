@@ -5,14 +5,10 @@ Boot ids, not readiness: a reboot may be too quick for the Node ever to be seen 
 
 from __future__ import annotations
 
-from typing import Final
-
-from provisioner.api.machinery.conditions import find_condition
 from provisioner.api.nodes.maintenance import AGENT_METHODS
 from provisioner.maintenance.model.facts import MaintenanceFacts
 from provisioner.rules.boot_order import joined_boot_id
-
-NOT_ORDERED: Final = "the boot controller has not ordered the boot yet"
+from provisioner.rules.disturbance import answering_order
 
 
 def new_boot(facts: MaintenanceFacts) -> str | None:
@@ -25,8 +21,8 @@ def new_boot(facts: MaintenanceFacts) -> str | None:
     attempt, before = status.reboot, (status.boot_id_before or "").lower()
     if attempt is None or server is None:
         return None
-    order, joined = server.status.order, joined_boot_id(server)
-    if order is not None and order.attempt_id == attempt.id and joined not in (None, before):
+    order, joined = answering_order(server, attempt), joined_boot_id(server)
+    if order is not None and joined not in (None, before):
         # What the BMC is to carry out has not begun before its own word, and what an agent is to carry out not while
         # its Node runs on: the join service cannot say otherwise.
         power = server.status.power
@@ -52,10 +48,10 @@ def earlier_boot(facts: MaintenanceFacts) -> str | None:
     before = (facts.maintenance.status.boot_id_before or "").lower()
     if node is None or node.boot_id is None or server is None or attempt is None or node.boot_id == before:
         return None
-    order, join = server.status.order, server.status.join
+    order, join = answering_order(server, attempt), server.status.join
     if join is None or join.order_id is None or (join.boot_id or "").lower() != node.boot_id:
         return None
-    is_ours = order is not None and order.attempt_id == attempt.id and order.id == join.order_id
+    is_ours = order is not None and order.id == join.order_id
     return None if is_ours else node.boot_id
 
 
@@ -71,17 +67,3 @@ def is_wrong_image(facts: MaintenanceFacts) -> bool:
     if checked is None or checked.boot_id.lower() != node.boot_id or checked.image_digest is None:
         return False
     return checked.image_digest != attempt.image_digest
-
-
-def awaited_order(facts: MaintenanceFacts) -> str | None:
-    """What is still missing until the machine may boot and will be let in again; None if nothing is."""
-    server, node, attempt = facts.server, facts.node, facts.maintenance.status.reboot
-    order = server.status.order if server is not None else None
-    if attempt is None or order is None or order.attempt_id != attempt.id:
-        return NOT_ORDERED
-    if node is not None and node.prepared_order != order.id:
-        return f"the join controller has not prepared the Node for boot order {order.id} yet"
-    prepared = find_condition(server.status.conditions, "NodePrepared") if server is not None else None
-    if prepared is not None and prepared.status == "False":
-        return f"the Node cannot be prepared: {prepared.message}"
-    return None

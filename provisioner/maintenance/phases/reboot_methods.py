@@ -6,7 +6,8 @@ from typing import Final
 
 from provisioner.api.nodes.maintenance import AGENT_METHODS, MaintenanceAction, RebootMethod
 from provisioner.api.pools.node_pool import NodePool
-from provisioner.maintenance.model.facts import MaintenanceFacts, NodeView
+from provisioner.maintenance.model.facts import MaintenanceFacts
+from provisioner.rules.nodes import NodeView
 
 ALL_METHODS: Final[tuple[RebootMethod, ...]] = ("Kexec", "Reboot", "Reset", "PowerCycle")
 

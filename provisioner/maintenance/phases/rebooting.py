@@ -11,16 +11,15 @@ from provisioner.api.images.kernel_words import intent_arguments
 from provisioner.api.machinery.meta import parse_time, rfc3339_micro
 from provisioner.api.nodes.facts import BootIntent
 from provisioner.api.nodes.maintenance import (
-    AGENT_METHODS,
     AttemptOutcome,
     MaintenanceStatus,
     RebootAttempt,
     RebootMethod,
 )
 from provisioner.jobs.model.work import Job
-from provisioner.maintenance.model.facts import MaintenanceFacts, attempt_obstacle, taint_value
+from provisioner.maintenance.model.facts import MaintenanceFacts, attempt_obstacle
 from provisioner.maintenance.model.steps import NeedId, SetIntent, SetTaint, Step, Wait, WriteStatus
-from provisioner.maintenance.phases.new_boot import NOT_ORDERED, awaited_order, earlier_boot, new_boot, runs_on
+from provisioner.maintenance.phases.new_boot import earlier_boot, new_boot, runs_on
 from provisioner.maintenance.phases.reboot_methods import next_method
 from provisioner.maintenance.requests.effective import effective, protected_jobs
 from provisioner.maintenance.status.record import (
@@ -34,6 +33,8 @@ from provisioner.maintenance.status.record import (
     with_conditions,
 )
 from provisioner.maintenance.status.verdict import Cause
+from provisioner.rules.disturbance import ACCEPTED, ORDERED, TOLD, RebootUnderWay
+from provisioner.rules.nodes import taint_value
 from provisioner.rules.stage_timeouts import method_timeout_seconds
 
 POLL_SECONDS: Final = 5.0
@@ -65,8 +66,9 @@ def _begin(
     )
     # The boot that this attempt has to replace: after a wrong image it is another one than at the claim.
     boot_id = node.boot_id if node is not None and node.boot_id is not None else status.boot_id_before
+    reboot = RebootUnderWay(attempt=attempt, server=facts.server, node=node)
     status = replace(status, reboot=attempt, boot_id_before=boot_id, image_ref=image, blockers=())
-    status = set_blockers(status, [("Server", facts.server_name, NOT_ORDERED)], now)
+    status = set_blockers(status, [("Server", facts.server_name, ORDERED.awaited(reboot))], now)
     moves = f" of NodePool {pool}" if facts.pool is not None and pool not in (None, facts.pool.name) else ""
     words = f"{method} into Image {image}{moves}, attempt {len(status.attempts) + 1} ({new_id})"
     status = note(status, now, "RebootStarted", words, phase="Rebooting")
@@ -76,24 +78,22 @@ def _begin(
 
 def decide_rebooting(facts: MaintenanceFacts, now: datetime) -> Step:
     """See the attempt under way to its end, or begin the next one."""
-    status, node = facts.maintenance.status, facts.node
-    attempt = status.reboot
-    if attempt is None:
+    status, node, reboot = facts.maintenance.status, facts.node, facts.reboot
+    if reboot is None:
         return Wait(seconds=POLL_SECONDS)
-    seen = new_boot(facts)
+    attempt, seen = reboot.attempt, new_boot(facts)
     if seen is not None and attempt.outcome != "WrongImage":
         # Of an attempt that was given up, too: what was asked for may come, or be seen, late.
         return _end(facts, "Booted", f"boot {seen} was seen after {_seconds(attempt, now)}", now)
     if attempt.outcome is not None:
-        return _next_try(facts, attempt, now)
+        return _next_try(facts, reboot, now)
     earlier = earlier_boot(facts)
     if earlier is not None:
         words = f"boot {earlier} was under way before {attempt.method} ({attempt.id}) was begun, and is replaced, too"
         return WriteStatus(status=note(replace(status, boot_id_before=earlier), now, "EarlierBootSeen", words))
-    report = node.report if node is not None else None
-    if report is not None and report.id == attempt.id and report.state == "Failed":
+    if (report := reboot.report) is not None and report.state == "Failed":
         return _end(facts, "Failed", f"the agent says: {report.message}", now)
-    without = _without_image(facts, attempt, now)
+    without = _without_image(facts, reboot, now)
     if without is not None:
         return without
     deadline = parse_time(attempt.deadline_time)
@@ -105,14 +105,12 @@ def decide_rebooting(facts: MaintenanceFacts, now: datetime) -> Step:
     closed = node is None or node.is_tainted(facts.maintenance.name, "NoSchedule")
     if not closed and not facts.rests("Taint", now):
         return SetTaint(value=taint_value(facts.maintenance.name))
-    if attempt.method not in AGENT_METHODS:
+    if not reboot.is_by_agent:
         if node is not None and node.has_intent and not facts.rests("Intent", now):
             return SetIntent(intent=None)
-        late = () if _has_bmc_acted(facts, attempt) else _jobs_of_old_boot(facts, attempt, now)
+        late = () if ACCEPTED.is_taken(reboot) else _jobs_of_old_boot(facts, reboot, now)
         return _job_started(facts, late, now) if late else _told(facts, now) or wait
-    if awaited_order(facts) is not None or node is None or node.boot_id is None:
-        return _told(facts, now) or wait
-    if node.intent is None or node.intent.id != attempt.id:
+    if node is not None and node.boot_id is not None and reboot.next_step is TOLD:
         jobs = protected_jobs(facts, now)
         if jobs:
             return _job_started(facts, jobs, now)
@@ -125,13 +123,13 @@ def decide_rebooting(facts: MaintenanceFacts, now: datetime) -> Step:
     return _told(facts, now) or wait
 
 
-def _next_try(facts: MaintenanceFacts, attempt: RebootAttempt, now: datetime) -> Step:
+def _next_try(facts: MaintenanceFacts, reboot: RebootUnderWay, now: datetime) -> Step:
     """The attempt is over. What the agent was told is taken back first: it must not obey later."""
-    node, status = facts.node, facts.maintenance.status
+    node, status, attempt = facts.node, facts.maintenance.status, reboot.attempt
     refusal = facts.refused.get("Intent")
     if node is not None and node.has_intent and not (refusal is not None and refusal.lasts(now)):
         return Wait(seconds=POLL_SECONDS) if refusal is not None and refusal.rests(now) else SetIntent(intent=None)
-    jobs = _jobs_of_old_boot(facts, attempt, now)
+    jobs = _jobs_of_old_boot(facts, reboot, now)
     if jobs:
         return _job_started(facts, jobs, now)
     attempts = status.attempts
@@ -141,7 +139,7 @@ def _next_try(facts: MaintenanceFacts, attempt: RebootAttempt, now: datetime) ->
     missing = attempt_obstacle(facts) if method is not None else None
     if missing is not None:  # then no method leads to it, and none is used up
         wished = _wished_image(facts)
-        if wished not in (None, attempt.image_ref) or (runs_on(facts) and not _has_bmc_acted(facts, attempt)):
+        if wished not in (None, attempt.image_ref) or (runs_on(facts) and not ACCEPTED.is_taken(reboot)):
             return _judge(facts, "ImageUnavailable", missing, now)
         if attempt.outcome != "WrongImage" and wished is not None:
             return _wait_for_image(facts, missing, status, now)
@@ -153,7 +151,7 @@ def _next_try(facts: MaintenanceFacts, attempt: RebootAttempt, now: datetime) ->
     return _judge(facts, cause, f"{why_not}: {words}", now)
 
 
-def _without_image(facts: MaintenanceFacts, attempt: RebootAttempt, now: datetime) -> Step | None:
+def _without_image(facts: MaintenanceFacts, reboot: RebootUnderWay, now: datetime) -> Step | None:
     """Its Image was deleted, or its files are gone, while the attempt is under way; None if that changes nothing.
 
     Where nobody was told of it and the machine was not brought down before, it goes back to waiting. A machine that is
@@ -164,8 +162,8 @@ def _without_image(facts: MaintenanceFacts, attempt: RebootAttempt, now: datetim
     missing = attempt_obstacle(facts)
     if missing is None:
         return None
-    runs, status = runs_on(facts), facts.maintenance.status
-    told, asked = _was_told(facts, attempt), _wished_image(facts) == attempt.image_ref
+    runs, status, attempt = runs_on(facts), facts.maintenance.status, reboot.attempt
+    told, asked = _was_told(facts, reboot), _wished_image(facts) == attempt.image_ref
     if not told and (runs or not status.attempts):
         return _judge(facts, "ImageUnavailable", missing, now)
     if not told and not asked:
@@ -189,16 +187,14 @@ def _wait_for_image(facts: MaintenanceFacts, missing: str, status: MaintenanceSt
     return WriteStatus(status=blocked) if blocked != before else Wait(seconds=POLL_SECONDS)
 
 
-def _was_told(facts: MaintenanceFacts, attempt: RebootAttempt) -> bool:
+def _was_told(facts: MaintenanceFacts, reboot: RebootUnderWay) -> bool:
     """Whether the attempt's agent or BMC may act: the one has its intent, the other its order, carried out or not.
 
     A Node that was deleted tells of no intent any more.
     """
-    intent = facts.node.intent if facts.node is not None else None
-    if attempt.method in AGENT_METHODS and runs_on(facts):
-        return intent is not None and intent.id == attempt.id
-    order = facts.server.status.order if facts.server is not None else None
-    return (order is not None and order.attempt_id == attempt.id) or (intent is not None and intent.id == attempt.id)
+    if reboot.is_by_agent and runs_on(facts):
+        return TOLD.is_taken(reboot)
+    return ORDERED.is_taken(reboot) or TOLD.is_taken(reboot)
 
 
 def _wished_image(facts: MaintenanceFacts) -> str | None:
@@ -211,7 +207,7 @@ def _wished_image(facts: MaintenanceFacts) -> str | None:
     return facts.image_name
 
 
-def _jobs_of_old_boot(facts: MaintenanceFacts, attempt: RebootAttempt, now: datetime) -> Sequence[Job]:
+def _jobs_of_old_boot(facts: MaintenanceFacts, reboot: RebootUnderWay, now: datetime) -> Sequence[Job]:
     """Jobs that may not be interrupted, where the old boot still runs.
 
     The kubelet says so, or the agent by its answer: it ends the kubelet before a kexec, and the Node is not Ready then.
@@ -219,19 +215,9 @@ def _jobs_of_old_boot(facts: MaintenanceFacts, attempt: RebootAttempt, now: date
     node, before = facts.node, (facts.maintenance.status.boot_id_before or "").lower()
     if node is None or node.boot_id != before:
         return ()
-    report = node.report
-    runs = node.ready or (report is not None and report.id == attempt.id and report.state == "Failed")
+    report = reboot.report
+    runs = node.ready or (report is not None and report.state == "Failed")
     return protected_jobs(facts, now) if runs else ()
-
-
-def _has_bmc_acted(facts: MaintenanceFacts, attempt: RebootAttempt) -> bool:
-    """Whether the BMC has accepted the order, or the machine is on its way down for it."""
-    if facts.server is None:
-        return False
-    order, power = facts.server.status.order, facts.server.status.power
-    if order is None or power is None or order.attempt_id != attempt.id:
-        return False
-    return order.id in (power.order_id, power.cut_order_id) or power.shutdown_time is not None
 
 
 def _job_started(facts: MaintenanceFacts, jobs: Sequence[Job], now: datetime) -> WriteStatus:
@@ -258,20 +244,15 @@ def _told(facts: MaintenanceFacts, now: datetime) -> Step | None:
 
 def _awaits(facts: MaintenanceFacts) -> str:
     """What the attempt waits for."""
-    attempt, node = facts.maintenance.status.reboot, facts.node
-    waits = awaited_order(facts)
-    if waits is not None:
-        return waits
-    if attempt is None or attempt.method not in AGENT_METHODS:
+    reboot, refusal = facts.reboot, facts.refused.get("Intent")
+    step = reboot.next_step if reboot is not None else None
+    if reboot is not None and step is not None:
+        refused = f", and cannot be: {refusal.words}" if step is TOLD and refusal is not None else ""
+        return f"{step.awaited(reboot)}{refused}"
+    if reboot is None or not reboot.is_by_agent:
         return "a boot by the BMC is awaited"
-    if node is None or node.boot_id is None:
-        return "a boot is awaited"
-    if node.intent is None or node.intent.id != attempt.id:
-        refusal = facts.refused.get("Intent")
-        return f"the agent is about to be told{f', and cannot be: {refusal.words}' if refusal is not None else ''}"
-    if node.report is not None and node.report.id == attempt.id:
-        return f"the agent says {node.report.state}: {node.report.message}"
-    return "the agent was told, and has not answered"
+    report = reboot.report if reboot.node is not None and reboot.node.boot_id is not None else None
+    return f"the agent says {report.state}: {report.message}" if report is not None else "a boot is awaited"
 
 
 def _intent(facts: MaintenanceFacts, attempt: RebootAttempt, boot_id: str) -> BootIntent:

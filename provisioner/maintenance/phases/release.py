@@ -20,7 +20,7 @@ from provisioner.api.nodes.maintenance import (
     Requestor,
 )
 from provisioner.cluster.source import conditions_of
-from provisioner.maintenance.model.facts import MaintenanceFacts, NodeView, taint_value
+from provisioner.maintenance.model.facts import MaintenanceFacts
 from provisioner.maintenance.model.steps import (
     SetIntent,
     SetNodeConditions,
@@ -36,6 +36,7 @@ from provisioner.maintenance.requests.request import CONDITION_OF, RequestCondit
 from provisioner.maintenance.status.node_status import NodeCondition, missing, none_planned
 from provisioner.maintenance.status.record import next_step, note, noted, set_blockers, with_conditions
 from provisioner.maintenance.status.verdict import Verdict
+from provisioner.rules.nodes import NodeView, taint_value
 from provisioner.rules.requests import answered_until
 
 _PHASES: Final = frozenset(get_args(MaintenancePhase))

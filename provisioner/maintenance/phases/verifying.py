@@ -17,6 +17,7 @@ from provisioner.maintenance.requests.effective import effective
 from provisioner.maintenance.status.record import end_attempt, judge, next_step, note, set_blockers, with_conditions
 from provisioner.maintenance.status.verdict import Cause
 from provisioner.rules.boot_order import has_fetched
+from provisioner.rules.disturbance import answering_order
 
 POLL_SECONDS: Final = 5.0
 
@@ -68,9 +69,8 @@ def _doubt(facts: MaintenanceFacts, attempt: RebootAttempt) -> tuple[Cause, Bloc
         return "NodeNotReady", "Server", f"the kubelet of the new boot has not reported to Node '{facts.server_name}'"
     if server is None:
         return "NodeNotReady", "Server", "its Server is gone"
-    order = server.status.order
-    ours = order is not None and order.attempt_id == attempt.id
-    if ours and order is not None and not has_fetched(server):
+    order = answering_order(server, attempt)
+    if order is not None and not has_fetched(server):
         return "NodeNotReady", "Server", f"boot order {order.id} has not joined yet: another boot may follow"
     verification = server.status.verification
     checked = verification is not None and verification.boot_id.lower() == node.boot_id
@@ -102,8 +102,8 @@ def _given_up(facts: MaintenanceFacts, attempt: RebootAttempt) -> str | None:
     server, node, pool = facts.server, facts.node, facts.pool
     if server is None or node is None or pool is None:
         return None
-    order, checked = server.status.order, server.status.verification
-    if order is not None and order.attempt_id == attempt.id and not has_fetched(server):
+    checked = server.status.verification
+    if answering_order(server, attempt) is not None and not has_fetched(server):
         return None  # another boot may follow
     verified = find_condition(server.status.conditions, "Verified")
     if checked is None or checked.boot_id.lower() != node.boot_id or verified is None or verified.status != "False":

@@ -16,7 +16,6 @@ from typing import Final
 from provisioner.api.machinery.meta import parse_time, rfc3339
 from provisioner.api.nodes.contract import REQUEST_REFUSED
 from provisioner.api.nodes.maintenance import Maintenance, Requestor
-from provisioner.maintenance.model.facts import NodeView
 from provisioner.maintenance.requests.request import (
     ACTION_OF,
     REQUESTOR_OF,
@@ -27,6 +26,7 @@ from provisioner.maintenance.requests.request import (
 )
 from provisioner.maintenance.status.node_status import NodeCondition, missing
 from provisioner.maintenance.status.verdict import Verdict, read_verdict
+from provisioner.rules.nodes import NodeView
 from provisioner.rules.requests import age, answered_until, find_target, has_begun, is_active, is_judged, is_same
 
 CLOCKS_DIFFER: Final = timedelta(minutes=5)

@@ -13,15 +13,8 @@ from typing import Final
 
 from provisioner.api.machinery.conditions import condition_of, find_condition, merge_conditions
 from provisioner.api.machinery.meta import Condition, ConditionStatus, parse_time, rfc3339, rfc3339_micro
-from provisioner.api.nodes.contract import (
-    DRAIN_IN_PROGRESS,
-    DRAINED,
-    MAINTENANCE_CONDITIONS,
-    MAINTENANCE_IN_PROGRESS,
-    MAINTENANCE_PLANNED,
-)
+from provisioner.api.nodes.contract import MAINTENANCE_CONDITIONS
 from provisioner.api.nodes.maintenance import (
-    DISTURBING_PHASES,
     SUCCEEDED,
     AttemptOutcome,
     Blocker,
@@ -33,6 +26,7 @@ from provisioner.api.nodes.maintenance import (
     TimelineEntry,
 )
 from provisioner.maintenance.status.verdict import FINAL_PHASE_OF, Cause
+from provisioner.rules.disturbance import PHASES, may_follow
 
 MAX_TIMELINE: Final = 128
 FIRST_ENTRIES: Final = 24
@@ -47,14 +41,6 @@ SETTLE_SECONDS: Final = 10.0
 Blocked = tuple[BlockerKind, str, str]
 """Kind, name and message of something that is waited for; `set_blockers` adds since when."""
 
-_PLANNED: Final[frozenset[MaintenancePhase]] = frozenset(("Waiting", *DISTURBING_PHASES))
-_IN: Final[dict[str, frozenset[MaintenancePhase]]] = {
-    MAINTENANCE_PLANNED: _PLANNED,
-    DRAIN_IN_PROGRESS: frozenset(("Claiming", "Draining")),
-    DRAINED: frozenset(("Drained", "Rebooting", "Verifying")),
-    MAINTENANCE_IN_PROGRESS: frozenset(("Rebooting", "Verifying")),
-}
-
 
 def note(
     status: MaintenanceStatus,
@@ -66,8 +52,10 @@ def note(
     about: tuple[str, ...] = (),
 ) -> MaintenanceStatus:
     """`status` with one more entry in its record, and in `phase` if one is given. Who decides later reads `about`,
-    never the message."""
+    never the message. Raises: ValueError for a phase that does not follow."""
     phase = phase or status.phase or "Waiting"
+    if not may_follow(status.phase, phase):
+        raise ValueError(f"phase {phase} of a Maintenance does not follow {status.phase}, see PHASES")
     entry = TimelineEntry(time=rfc3339_micro(now), phase=phase, reason=reason, message=clip(message), about=about)
     timeline = (*status.timeline, entry)
     if len(timeline) > MAX_TIMELINE:
@@ -148,7 +136,8 @@ def with_conditions(maintenance: Maintenance, status: MaintenanceStatus, now: da
     phase: MaintenancePhase = status.phase or "Waiting"
     words = describe(maintenance, status)
     wanted = [
-        condition_of(maintenance, type_, phase in _IN[type_], phase, words, now) for type_ in MAINTENANCE_CONDITIONS
+        condition_of(maintenance, type_, type_ in PHASES[phase].conditions, phase, words, now)
+        for type_ in MAINTENANCE_CONDITIONS
     ]
     return replace(status, conditions=merge_conditions(status.conditions, *wanted))
 
