@@ -100,13 +100,27 @@ def described(
     rules: Sequence[CelRule] = (),
     **constraints: Any,
 ) -> Any:
-    """A dataclass field with its `kubectl explain` text and constraints; required unless it has a default."""
-    metadata = {"schema": FieldSchema(doc=doc, rules=tuple(rules), **constraints)}
+    """A dataclass field with its `kubectl explain` text and constraints; required unless it has a default, which is
+    that of the API server where it sets one (`server_default`)."""
+    schema = FieldSchema(doc=doc, rules=tuple(rules), **constraints)
+    metadata = {"schema": schema}
+    if default is dataclasses.MISSING and schema.server_default is not None:
+        default = schema.server_default
     if default is not dataclasses.MISSING:
         return dataclasses.field(default=default, metadata=metadata)
     if default_factory is not dataclasses.MISSING:
         return dataclasses.field(default_factory=default_factory, metadata=metadata)
     return dataclasses.field(metadata=metadata)
+
+
+def optional(doc: str, **constraints: Any) -> Any:
+    """A field that may be absent: it is None then."""
+    return described(doc, default=None, **constraints)
+
+
+def listed(doc: str, **constraints: Any) -> Any:
+    """A list that may be absent: it is empty then."""
+    return described(doc, default=(), **constraints)
 
 
 _ACRONYMS: Final = frozenset(

@@ -7,7 +7,16 @@ from ipaddress import IPv4Address, IPv6Address
 from typing import ClassVar, Literal
 
 from provisioner.api.machinery.meta import ObjectMeta, Resource
-from provisioner.api.machinery.schema import NAME_PATTERN, CelRule, Column, FieldSchema, Kind, described
+from provisioner.api.machinery.schema import (
+    NAME_PATTERN,
+    CelRule,
+    Column,
+    FieldSchema,
+    Kind,
+    described,
+    listed,
+    optional,
+)
 
 ClaimedValue = Literal["VNI", "Address", "Port", "PKey"]
 
@@ -35,15 +44,13 @@ class NetworkClaimSpec:
 class NetworkClaimStatus:
     """Whether the value is still in use."""
 
-    released_time: str | None = described(
+    released_time: str | None = optional(
         "When the holder was found to be gone; the value is nobody's else until the DPUs, or of a P_Key the fabrics, "
         "have confirmed that they know it no more.",
-        default=None,
         format="date-time",
     )
-    waits_for: tuple[str, ...] = described(
+    waits_for: tuple[str, ...] = listed(
         "DPUs, or fabrics, that have not confirmed it, the first ones.",
-        default=(),
         max_items=8,
         item=FieldSchema(doc="Name of a DPU, or of a fabric.", max_length=63),
     )

@@ -38,21 +38,18 @@ class NumaAlignment:
     )
     reserved_cores: int = described(
         "Cores of each NUMA node, with all their threads, that are the system's and the kubelet's.",
-        default=1,
         server_default=1,
         minimum=1,
         maximum=64,
     )
     reserved_memory: str = described(
         "Memory of each NUMA node that is the system's: the root and container images lie in it, too.",
-        default="2Gi",
         server_default="2Gi",
         max_length=8,
         rules=_QUANTITY_RULES,
     )
     eviction_memory: str = described(
         "Of all that: when less than this is available in the machine, pods are evicted.",
-        default="512Mi",
         server_default="512Mi",
         max_length=8,
         rules=_QUANTITY_RULES,
