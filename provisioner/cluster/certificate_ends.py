@@ -7,30 +7,18 @@ from collections.abc import Callable, Iterable, Mapping
 import structlog
 from cryptography import x509
 from prometheus_client.core import Metric
-from prometheus_client.registry import Collector
 
 from provisioner.cluster.series import gauge
 
 log = structlog.get_logger()
 
 
-class CertificateCollector(Collector):
+def certificate_ends(read: Mapping[str, Callable[[], str | None]]) -> Iterable[Metric]:
     """`read`: by purpose, what gives the PEM as it is now; None if there is none. What cannot be read is left out."""
-
-    def __init__(self, read: Mapping[str, Callable[[], str | None]]) -> None:
-        self._read = dict(read)
-
-    def describe(self) -> Iterable[Metric]:
-        return []
-
-    def collect(self) -> Iterable[Metric]:
-        ends: dict[tuple[str, ...], float] = {}
-        for purpose, read in self._read.items():
-            end = _end(purpose, read)
-            if end is not None:
-                ends[purpose,] = end
-        words = "When the certificate ends, in seconds since 1970; of several in one file the last."
-        yield gauge("certificate_expiry_timestamp_seconds", words, ("purpose",), ends)
+    found = {purpose: _end(purpose, look) for purpose, look in read.items()}
+    ends = {(purpose,): end for purpose, end in found.items() if end is not None}
+    words = "When the certificate ends, in seconds since 1970; of several in one file the last."
+    yield gauge("certificate_expiry_timestamp_seconds", words, ("purpose",), ends)
 
 
 def _end(purpose: str, read: Callable[[], str | None]) -> float | None:

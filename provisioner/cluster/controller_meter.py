@@ -5,51 +5,30 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Sequence
 from typing import Final
 
-from prometheus_client import CollectorRegistry, Counter, Histogram
-from prometheus_client.core import CounterMetricFamily, Metric
-from prometheus_client.registry import Collector
+from prometheus_client import CollectorRegistry
+from prometheus_client.core import Metric
 
 from provisioner.cluster.health.checks import Check
 from provisioner.cluster.process import FollowedCache, FollowedWorker, Process
-from provisioner.cluster.series import PREFIX, born, gauge
+from provisioner.cluster.series import Values, born, counter, gauge, new_counter, new_histogram
 
 SECONDS: Final = (0.005, 0.02, 0.1, 0.5, 1, 5, 15, 60, 300)
 ERRORS: Final = ("Conflict", "Retryable", "NeedsHuman", "Failed")
 """Another writer was faster; it is tried again; a person has to act; a fault of ours."""
-
-Values = dict[tuple[str, ...], float]
 
 
 class ControllerMeter:
     """Of controllers, by their name: each leadership has new ones, and the series go on."""
 
     def __init__(self, registry: CollectorRegistry) -> None:
-        self.waits = Histogram(
-            f"{PREFIX}_queue_wait_seconds",
-            "How long keys waited for a worker that could have been worked on.",
-            ("controller",),
-            buckets=SECONDS,
-            registry=registry,
-        )
-        self.retries = Counter(
-            f"{PREFIX}_queue_retries",
-            "Keys that were put back, to be tried again after a pause.",
-            ("controller",),
-            registry=registry,
-        )
-        self.reconciles = Histogram(
-            f"{PREFIX}_reconcile_seconds",
-            "How long reconciles took, with or without success.",
-            ("controller",),
-            buckets=SECONDS,
-            registry=registry,
-        )
-        self.errors = Counter(
-            f"{PREFIX}_reconcile_errors",
-            "Reconciles that did not succeed, by what came of it.",
-            ("controller", "error"),
-            registry=registry,
-        )
+        words = "How long keys waited for a worker that could have been worked on."
+        self.waits = new_histogram(registry, "queue_wait_seconds", words, ("controller",), SECONDS)
+        words = "Keys that were put back, to be tried again after a pause."
+        self.retries = new_counter(registry, "queue_retries", words, ("controller",))
+        words = "How long reconciles took, with or without success."
+        self.reconciles = new_histogram(registry, "reconcile_seconds", words, ("controller",), SECONDS)
+        words = "Reconciles that did not succeed, by what came of it."
+        self.errors = new_counter(registry, "reconcile_errors", words, ("controller", "error"))
 
     def observe(self, controllers: Iterable[FollowedWorker]) -> None:
         """Measure these, from now on."""
@@ -83,12 +62,8 @@ class LeaseMeter:
     """Is a LeaseObserver."""
 
     def __init__(self, registry: CollectorRegistry) -> None:
-        self._changes = Counter(
-            f"{PREFIX}_lease_transitions",
-            "How often this replica began and ceased to lead; Lost: without having handed the Lease back.",
-            ("lease", "change"),
-            registry=registry,
-        )
+        words = "How often this replica began and ceased to lead; Lost: without having handed the Lease back."
+        self._changes = new_counter(registry, "lease_transitions", words, ("lease", "change"))
 
     def stand(self, lease: str) -> None:
         """It stands for election there."""
@@ -101,22 +76,14 @@ class LeaseMeter:
         self._changes.labels(lease, "Lost" if lost else "Released").inc()
 
 
-class ProcessCollector(Collector):
-    """How the parts of the process stand, told when Prometheus asks. Cheap: nothing in it grows with the fleet."""
-
-    def __init__(self, process: Process) -> None:
-        self._process = process
-
-    def describe(self) -> Iterable[Metric]:
-        return []
-
-    def collect(self) -> Iterable[Metric]:
-        yield from _queues(self._process.controllers)
-        yield from watches(self._process.caches)
-        words = "1 if the check of /readyz passes, else 0."
-        yield gauge("readiness_check", words, ("check",), _passed(self._process.readiness()))
-        words = "1 if the check of /healthz passes, else 0."
-        yield gauge("liveness_check", words, ("check",), _passed(self._process.liveness()))
+def process_families(process: Process) -> Iterable[Metric]:
+    """How the parts of the process stand. Cheap: nothing in it grows with the fleet."""
+    yield from _queues(process.controllers)
+    yield from watches(process.caches)
+    words = "1 if the check of /readyz passes, else 0."
+    yield gauge("readiness_check", words, ("check",), _passed(process.readiness()))
+    words = "1 if the check of /healthz passes, else 0."
+    yield gauge("liveness_check", words, ("check",), _passed(process.liveness()))
 
 
 def _passed(checks: Sequence[Check]) -> Values:
@@ -158,12 +125,5 @@ def watches(caches: Sequence[FollowedCache]) -> Iterable[Metric]:
     yield gauge("watch_age_seconds", words, ("kind",), heard)
     yield gauge("watch_objects", "Objects in the copy.", ("kind",), objects)
     words = "How often the kind was listed whole: once, and again after what a watch could not go on from."
-    yield _counter("watch_lists", words, lists)
-    yield _counter("watch_failures", "Lists and watches that failed; they are tried again.", failures)
-
-
-def _counter(name: str, words: str, values: Values) -> CounterMetricFamily:
-    family = CounterMetricFamily(f"{PREFIX}_{name}", words, labels=("kind",))
-    for key in sorted(values):
-        family.add_metric(key, values[key])
-    return family
+    yield counter("watch_lists", words, ("kind",), lists)
+    yield counter("watch_failures", "Lists and watches that failed; they are tried again.", ("kind",), failures)

@@ -9,12 +9,12 @@ from collections.abc import Mapping
 from typing import Any, Final
 
 import structlog
-from prometheus_client import CollectorRegistry, Counter
+from prometheus_client import CollectorRegistry
 
 from provisioner.api import Server
 from provisioner.api.machinery.codec import decode
 from provisioner.api.machinery.errors import ProvisionerError
-from provisioner.cluster.series import PREFIX, born
+from provisioner.cluster.series import born, new_counter
 from provisioner.cluster.source import Source
 from provisioner.cluster.tracing.boot_trace import BootTrace, trace_of_change
 from provisioner.cluster.tracing.otlp import Send
@@ -35,12 +35,8 @@ class BootTracer:
     def __init__(self, send: Send, registry: CollectorRegistry) -> None:
         self._send = send
         self._waiting: queue.Queue[BootTrace | None] = queue.Queue(MAX_WAITING)
-        self._traces = Counter(
-            f"{PREFIX}_boot_traces",
-            "Traces of boots, by what became of them; Dropped: too many waited.",
-            ("result",),
-            registry=registry,
-        )
+        words = "Traces of boots, by what became of them; Dropped: too many waited."
+        self._traces = new_counter(registry, "boot_traces", words, ("result",))
         born(self._traces, ("Exported", "Failed", "Dropped"))
         self._thread = threading.Thread(target=self._work, name="boot-tracer", daemon=True)
         self._thread.start()
