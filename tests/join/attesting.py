@@ -63,8 +63,8 @@ class Agent:
         tpm = self.machine.tpm
         return {
             "type": "TPM2",
-            "endorsementKey": _b64(tpm.endorsement.marshal()),
-            "attestationKey": _b64(tpm.attestation.marshal()),
+            "endorsementKey": _b64(tpm.endorsement.marshalled),
+            "attestationKey": _b64(tpm.attestation.marshalled),
         }
 
     def answered(self, challenge: Mapping[str, Any], lie: Lie = lambda honest: honest) -> dict[str, Any]:
