@@ -19,9 +19,9 @@ import pytest
 from lab.machine.machine import BootPlan
 from provisioner.api.machinery.values import Secret
 from provisioner.outbound.deadline import TooSlow, bounded_call
-from provisioner.power.bmc.ipmi import IpmiPower, split_address
+from provisioner.power.bmc.ipmi import PORT, IpmiPower
 from provisioner.power.bmc.ipmi_processes import IDLE_PROCESSES, IpmiNoAnswer, IpmiProcesses, _Process
-from provisioner.power.bmc.power_controller import BmcAccess, BmcRefused, BmcUnreachable
+from provisioner.power.bmc.power_controller import BmcAccess, BmcRefused, BmcUnreachable, host_and_port
 from tests.power.ipmi_sim import PASSWORD, SESSIONS, IpmiSim, ipmi_sim
 
 PXE = BootPlan(source="Pxe")
@@ -308,7 +308,7 @@ def test_what_goes_wrong_is_put_into_words(
     ],
 )
 def test_an_address_is_a_host_and_perhaps_a_port(address: str, place: tuple[str, int]) -> None:
-    assert split_address(address) == place
+    assert host_and_port(address, "ipmi", PORT) == place
 
 
 @pytest.mark.parametrize(
@@ -326,7 +326,7 @@ def test_an_address_is_a_host_and_perhaps_a_port(address: str, place: tuple[str,
 )
 def test_an_address_that_is_none_is_refused_with_itself_corrected_or_an_example(address: str, remedy: str) -> None:
     with pytest.raises(BmcRefused) as caught:
-        split_address(address)
+        host_and_port(address, "ipmi", PORT)
     assert (caught.value.hint, caught.value.reason) == (remedy, "AddressInvalid")
 
 

@@ -116,7 +116,7 @@ class IpmiPower:
         """The data that the last one was answered with. Raises: BmcUnreachable, BmcRefused."""
         access = self._access
         self._refuse_too_long()
-        host, port = split_address(access.address)
+        host, port = host_and_port(access.address, "ipmi", PORT)
         request = {
             "host": host,
             "port": port,
@@ -192,11 +192,6 @@ class IpmiPower:
             reason="PrivilegeRefused",
             hint="give the user the privilege Operator or Administrator on the BMC's LAN channel",
         )
-
-
-def split_address(address: str) -> tuple[str, int]:
-    """Host and port of `ipmi://host:port`, `host:port` or `host`. Raises: BmcRefused."""
-    return host_and_port(address, "ipmi", PORT)
 
 
 def _any_of(parts: tuple[str, ...], words: str) -> bool:
