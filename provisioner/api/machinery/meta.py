@@ -39,6 +39,11 @@ class Condition:
     observed_generation: int | None = optional("Generation of the object that was looked at.")
 
 
+@dataclass(frozen=True, kw_only=True)
+class NoStatus:
+    """Nothing is observed of it."""
+
+
 class Resource:
     """Base of the kinds; `KIND` says how the API server knows them."""
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import ClassVar, Final
 
-from provisioner.api.machinery.meta import ObjectMeta, Resource
+from provisioner.api.machinery.meta import NoStatus, ObjectMeta, Resource
 from provisioner.api.machinery.schema import NAME_PATTERN, CelRule, Column, FieldSchema, Kind, described
 
 BLOCK_SIZE: Final = 256
@@ -24,11 +24,6 @@ class AddressBlockSpec:
         max_properties=BLOCK_SIZE,
         item=FieldSchema(doc="Name of the Server.", max_length=63, pattern=NAME_PATTERN),
     )
-
-
-@dataclass(frozen=True, kw_only=True)
-class AddressBlockStatus:
-    """Nothing is observed of it."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -51,7 +46,7 @@ class AddressBlock(Resource):
     )
     metadata: ObjectMeta
     spec: AddressBlockSpec
-    status: AddressBlockStatus = AddressBlockStatus()
+    status: NoStatus = NoStatus()
 
 
 def block_name(address: str) -> str:

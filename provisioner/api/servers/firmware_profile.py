@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import ClassVar, Final
 
-from provisioner.api.machinery.meta import ObjectMeta, Resource
+from provisioner.api.machinery.meta import NoStatus, ObjectMeta, Resource
 from provisioner.api.machinery.rules import PRINTABLE_RULES
 from provisioner.api.machinery.schema import CelRule, Column, FieldSchema, Kind, described, listed
 
@@ -78,11 +78,6 @@ class FirmwareProfileSpec:
 
 
 @dataclass(frozen=True, kw_only=True)
-class FirmwareProfileStatus:
-    """Nothing is observed of it."""
-
-
-@dataclass(frozen=True, kw_only=True)
 class FirmwareProfile(Resource):
     KIND: ClassVar[Kind] = Kind(
         kind="FirmwareProfile",
@@ -105,4 +100,4 @@ class FirmwareProfile(Resource):
     )
     metadata: ObjectMeta
     spec: FirmwareProfileSpec
-    status: FirmwareProfileStatus = FirmwareProfileStatus()
+    status: NoStatus = NoStatus()

@@ -27,42 +27,17 @@ from provisioner.api.network.infiniband_fabric import THE_FABRIC
 from provisioner.api.network.infiniband_rules import GUID_RULES
 from provisioner.api.network.ip_rules import TENANT_RULES
 from provisioner.api.servers.dpu import DPU
-from provisioner.api.servers.server_status import (
-    BootOrder,
-    BootProgress,
-    CheckResult,
-    Discovery,
-    JoinStatus,
-    Lifecycle,
-    OrderReason,
-    PowerStatus,
-    ServerStatus,
-    StageTime,
-    Verification,
-)
-
-__all__ = [
-    "BMC",
-    "Acceptance",
-    "Architecture",
-    "BootMethod",
-    "BootOrder",
-    "BootProgress",
-    "CheckResult",
-    "Discovery",
-    "InfiniBandPort",
-    "Interface",
-    "JoinStatus",
-    "Lifecycle",
-    "OrderReason",
-    "PowerState",
-    "PowerStatus",
-    "Server",
-    "ServerSpec",
-    "ServerStatus",
-    "StageTime",
-    "Verification",
-]
+from provisioner.api.servers.server_status import BootOrder as BootOrder
+from provisioner.api.servers.server_status import BootProgress as BootProgress
+from provisioner.api.servers.server_status import CheckResult as CheckResult
+from provisioner.api.servers.server_status import Discovery as Discovery
+from provisioner.api.servers.server_status import JoinStatus as JoinStatus
+from provisioner.api.servers.server_status import Lifecycle as Lifecycle
+from provisioner.api.servers.server_status import OrderReason as OrderReason
+from provisioner.api.servers.server_status import PowerStatus as PowerStatus
+from provisioner.api.servers.server_status import ServerStatus as ServerStatus
+from provisioner.api.servers.server_status import StageTime as StageTime
+from provisioner.api.servers.server_status import Verification as Verification
 
 Architecture = Literal["x86_64", "arm64"]
 Acceptance = Literal["Pending", "Accepted", "Rejected"]
