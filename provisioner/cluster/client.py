@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import builtins
+import copy
 import time
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
@@ -51,12 +52,11 @@ class Cluster:
         self,
         transport: Transport,
         *,
-        timeout_seconds: float = READ_SECONDS,
         patience: ForbiddenPatience | None = None,
         busy_seconds: float = 0.0,
     ) -> None:
         self._transport = transport
-        self._timeout_seconds = timeout_seconds
+        self._timeout_seconds = READ_SECONDS
         self._patience = patience
         self._busy_seconds = busy_seconds
         self._discovered: dict[tuple[str, str], ResourceType] = {}
@@ -91,19 +91,16 @@ class Cluster:
 
     def with_timeout(self, seconds: float) -> Cluster:
         """The same door for a caller who cannot wait longer than `seconds` for an answer."""
-        return Cluster(
-            self._transport, timeout_seconds=seconds, patience=self._patience, busy_seconds=self._busy_seconds
-        )
+        other = copy.copy(self)
+        other._timeout_seconds = seconds  # noqa: SLF001 - its own copy
+        return other
 
     def acting_as(self, user: str) -> Cluster:
         """The same door for `user`, whom the caller may impersonate: rights, policies and audit log see that user."""
-        patience = ForbiddenPatience() if self._patience is not None else None
-        return Cluster(
-            self._transport.acting_as(user),
-            timeout_seconds=self._timeout_seconds,
-            patience=patience,
-            busy_seconds=self._busy_seconds,
-        )
+        other = copy.copy(self)
+        other._transport = self._transport.acting_as(user)  # noqa: SLF001
+        other._patience = ForbiddenPatience() if self._patience is not None else None  # noqa: SLF001
+        return other
 
     @property
     def server_url(self) -> str:
@@ -317,19 +314,16 @@ class Cluster:
             return False
         return True
 
-    def evict(self, name: str, namespace: str, *, uid: str, grace_seconds: int | None = None) -> None:
+    def evict(self, name: str, namespace: str, *, uid: str) -> None:
         """Ask for the eviction of a pod (policy/v1); that it is gone already is fine.
 
         Raises: Retryable (HTTP 429) while a PodDisruptionBudget forbids it; Conflict if another pod has the name now.
         """
-        options: Object = {"preconditions": {"uid": uid}}
-        if grace_seconds is not None:
-            options["gracePeriodSeconds"] = grace_seconds
         body = {
             "apiVersion": "policy/v1",
             "kind": "Eviction",
             "metadata": {"name": name, "namespace": namespace},
-            "deleteOptions": options,
+            "deleteOptions": {"preconditions": {"uid": uid}},
         }
         try:
             self._request("POST", PODS.item(name, namespace, "eviction"), what=f"EVICT Pod {name}", body=body)

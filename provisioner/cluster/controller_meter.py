@@ -8,8 +8,10 @@ from typing import Final
 from prometheus_client import CollectorRegistry
 from prometheus_client.core import Metric
 
+from provisioner.cluster.controller import Controller
 from provisioner.cluster.health.checks import Check
-from provisioner.cluster.process import FollowedCache, FollowedWorker, Process
+from provisioner.cluster.informer import Informer
+from provisioner.cluster.process import Process
 from provisioner.cluster.series import Values, born, counter, gauge, new_counter, new_histogram
 
 SECONDS: Final = (0.005, 0.02, 0.1, 0.5, 1, 5, 15, 60, 300)
@@ -30,7 +32,7 @@ class ControllerMeter:
         words = "Reconciles that did not succeed, by what came of it."
         self.errors = new_counter(registry, "reconcile_errors", words, ("controller", "error"))
 
-    def observe(self, controllers: Iterable[FollowedWorker]) -> None:
+    def observe(self, controllers: Iterable[Controller]) -> None:
         """Measure these, from now on."""
         for controller in controllers:
             controller.observe(_OfController(self, controller.name))
@@ -79,7 +81,7 @@ class LeaseMeter:
 def process_families(process: Process) -> Iterable[Metric]:
     """How the parts of the process stand. Cheap: nothing in it grows with the fleet."""
     yield from _queues(process.controllers)
-    yield from watches(process.caches)
+    yield from _watches(process.caches)
     words = "1 if the check of /readyz passes, else 0."
     yield gauge("readiness_check", words, ("check",), _passed(process.readiness()))
     words = "1 if the check of /healthz passes, else 0."
@@ -90,8 +92,8 @@ def _passed(checks: Sequence[Check]) -> Values:
     return {(check.name,): float(check.look().is_well) for check in checks}
 
 
-def _queues(controllers: Sequence[FollowedWorker]) -> Iterable[Metric]:
-    def of_each(value: Callable[[FollowedWorker], float]) -> Values:
+def _queues(controllers: Sequence[Controller]) -> Iterable[Metric]:
+    def of_each(value: Callable[[Controller], float]) -> Values:
         """Of several of one name the largest: the BMC queues are such."""
         values: Values = {}
         for each in controllers:
@@ -106,7 +108,7 @@ def _queues(controllers: Sequence[FollowedWorker]) -> Iterable[Metric]:
     yield gauge("reconcile_longest_seconds", words, ("controller",), of_each(lambda each: each.longest_seconds()))
 
 
-def watches(caches: Sequence[FollowedCache]) -> Iterable[Metric]:
+def _watches(caches: Sequence[Informer]) -> Iterable[Metric]:
     """Of copies of collections, by kind; of several of one kind the worst, and their sum."""
     synced: Values = {}
     heard: Values = {}

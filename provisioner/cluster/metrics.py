@@ -17,7 +17,7 @@ from datetime import UTC, datetime
 from typing import Any, Final, get_args
 from urllib.parse import urlsplit
 
-from prometheus_client import CollectorRegistry, Gauge, make_wsgi_app
+from prometheus_client import CollectorRegistry, Gauge
 from prometheus_client.core import Metric
 
 from provisioner.api import Server
@@ -41,7 +41,6 @@ from provisioner.cluster.client import Cluster
 from provisioner.cluster.controller_meter import ControllerMeter, LeaseMeter, process_families
 from provisioner.cluster.events import EventType
 from provisioner.cluster.fleet_state import images_by_state, late_boots
-from provisioner.cluster.metrics_server import serve_in_background
 from provisioner.cluster.network_metrics import network_families
 from provisioner.cluster.outcome_meter import OutcomeMeter
 from provisioner.cluster.process import Process
@@ -339,7 +338,3 @@ class Meters:
 
     def event_dropped(self, type_: EventType) -> None:
         self._dropped_events.labels(type_).inc()
-
-    def serve(self, address: str, port: int) -> int:
-        """Answer `GET /metrics` in the background; returns the port. Raises: OSError if it is taken."""
-        return serve_in_background(make_wsgi_app(self.registry), address, port).server_port
