@@ -103,13 +103,10 @@ class ConfirmedQuote:
 
 
 @dataclass(frozen=True)
-class ConfirmedLog:
-    """A quote that holds, and the log that it confirms: the log's digests are the TPM's word, all else is hearsay."""
+class ConfirmedLog(ConfirmedQuote):
+    """And the log that it confirms: the log's digests are the TPM's word, all else is hearsay."""
 
-    keys: KeysAccepted
-    quote: Quote
     log: EventLog
-    counts_are_true: bool
 
 
 def parse_keys(endorsement: bytes, attestation: bytes, certificates: Sequence[bytes]) -> OfferedKeys | EvidenceRefused:
@@ -207,7 +204,7 @@ def confirm_log(
                 f"PCR {pcr}: the event log leads to {short(value)}, the TPM says {short(evidence.pcr_values[pcr])}; "
                 f"something was measured that is not in the log",
             )
-    return ConfirmedLog(confirmed.keys, confirmed.quote, log, confirmed.counts_are_true)
+    return ConfirmedLog(confirmed.keys, confirmed.quote, confirmed.counts_are_true, log)
 
 
 def confirm_quote(

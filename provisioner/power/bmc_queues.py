@@ -96,12 +96,6 @@ class BmcQueues:
             standing = self._standings.setdefault(key, BmcQueueState(first, at=self._clock()))
         self._queues[standing.queue].queue.add(key)
 
-    def counts(self) -> dict[QueueName, int]:
-        """How many servers are in each queue."""
-        with self._lock:
-            queues = [standing.queue for standing in self._standings.values()]
-        return {name: queues.count(name) for name in self._queues}
-
     def _queue_ended(self) -> None:
         with self._lock:
             self._ended += 1
