@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import MISSING, Field, dataclass, fields
 from typing import Any, ClassVar, Final
 
-from provisioner.api.machinery.meta import Condition, ObjectMeta, Resource
+from provisioner.api.machinery.meta import Condition, Resource
 from provisioner.api.machinery.rules import DIGEST_RULES, KERNEL_ARGUMENT
 from provisioner.api.machinery.schema import CelRule, Column, FieldSchema, Kind, described, json_name, listed, optional
 from provisioner.api.servers.server import Architecture
@@ -167,6 +167,5 @@ class Image(Resource):
             CelRule("self.metadata.name.size() <= 63", "an Image's name is also a label value: at most 63 characters"),
         ),
     )
-    metadata: ObjectMeta
     spec: ImageSpec
     status: ImageStatus = ImageStatus()

@@ -44,6 +44,7 @@ class NoStatus:
     """Nothing is observed of it."""
 
 
+@dataclass(frozen=True, kw_only=True)
 class Resource:
     """Base of the kinds; `KIND` says how the API server knows them."""
 

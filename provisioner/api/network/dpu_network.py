@@ -10,7 +10,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import ClassVar, Literal
 
-from provisioner.api.machinery.meta import Condition, ObjectMeta, Resource
+from provisioner.api.machinery.meta import Condition, Resource
 from provisioner.api.machinery.schema import IPV4_PATTERN, Column, FieldSchema, Kind, described, listed, optional
 from provisioner.api.machinery.values import MAC_PATTERN
 from provisioner.api.network.card import CardConfiguration, CardStatus
@@ -183,6 +183,5 @@ class DPUNetwork(Resource):
             Column("Age", ".metadata.creationTimestamp", type="date"),
         ),
     )
-    metadata: ObjectMeta
     spec: DPUNetworkSpec
     status: DPUNetworkStatus = DPUNetworkStatus()

@@ -9,7 +9,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import ClassVar, Literal
 
-from provisioner.api.machinery.meta import Condition, ObjectMeta, Resource
+from provisioner.api.machinery.meta import Condition, Resource
 from provisioner.api.machinery.schema import Column, FieldSchema, Kind, described, listed, optional
 from provisioner.api.network.infiniband_fabric import FabricManager
 from provisioner.api.network.infiniband_rules import FIRST_PKEY, GUID, LAST_PKEY
@@ -88,6 +88,5 @@ class InfiniBandNetwork(Resource):
             Column("Age", ".metadata.creationTimestamp", type="date"),
         ),
     )
-    metadata: ObjectMeta
     spec: InfiniBandNetworkSpec
     status: InfiniBandNetworkStatus = InfiniBandNetworkStatus()

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from ipaddress import IPv4Address, IPv6Address
 from typing import ClassVar, Literal
 
-from provisioner.api.machinery.meta import ObjectMeta, Resource
+from provisioner.api.machinery.meta import Resource
 from provisioner.api.machinery.schema import (
     NAME_PATTERN,
     CelRule,
@@ -79,7 +79,6 @@ class NetworkClaim(Resource):
             ),
         ),
     )
-    metadata: ObjectMeta
     spec: NetworkClaimSpec
     status: NetworkClaimStatus = NetworkClaimStatus()
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Any, ClassVar, Final, Literal
 
-from provisioner.api.machinery.meta import Condition, ObjectMeta, Resource
+from provisioner.api.machinery.meta import Condition, Resource
 from provisioner.api.machinery.rules import IPV4_RULES
 from provisioner.api.machinery.schema import (
     IPV4_PATTERN,
@@ -179,6 +179,5 @@ class NetworkPool(Resource):
             ),
         ),
     )
-    metadata: ObjectMeta
     spec: NetworkPoolSpec
     status: NetworkPoolStatus = NetworkPoolStatus()

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import ClassVar, Literal
 
-from provisioner.api.machinery.meta import Condition, ObjectMeta, Resource
+from provisioner.api.machinery.meta import Condition, Resource
 from provisioner.api.machinery.schema import CelRule, Column, FieldSchema, Kind, described, listed, optional
 from provisioner.api.network.ip_rules import PREFIX_LENGTH, PREFIX_RULES
 
@@ -101,6 +101,5 @@ class SecurityGroup(Resource):
         ),
         rules=(CelRule("self.metadata.name.size() <= 63", "the name of a SecurityGroup has at most 63 characters"),),
     )
-    metadata: ObjectMeta
     spec: SecurityGroupSpec
     status: SecurityGroupStatus = SecurityGroupStatus()

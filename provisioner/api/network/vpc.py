@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import ClassVar, Final
 
-from provisioner.api.machinery.meta import Condition, ObjectMeta, Resource
+from provisioner.api.machinery.meta import Condition, Resource
 from provisioner.api.machinery.rules import NAME_RULES
 from provisioner.api.machinery.schema import CelRule, Column, FieldSchema, Kind, described, listed, optional
 from provisioner.api.network.infiniband_rules import PKEY_PATTERN
@@ -167,6 +167,5 @@ class VPC(Resource):
         ),
         rules=(CelRule("self.metadata.name.size() <= 63", "the name of a VPC has at most 63 characters"),),
     )
-    metadata: ObjectMeta
     spec: VPCSpec
     status: VPCStatus = VPCStatus()

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import ClassVar, Final, Literal
 
-from provisioner.api.machinery.meta import Condition, ObjectMeta, Resource
+from provisioner.api.machinery.meta import Condition, Resource
 from provisioner.api.machinery.rules import NAME_RULES
 from provisioner.api.machinery.schema import CelRule, Column, FieldSchema, Kind, described, listed, optional
 from provisioner.api.network.ip_rules import ADDRESS_LENGTH, ADDRESS_RULES, FUNCTION_RULES
@@ -119,6 +119,5 @@ class VPCAttachment(Resource):
         rules=(CelRule("self.metadata.name.size() <= 63", "the name of a VPCAttachment has at most 63 characters"),),
         selectable=(".spec.vpcRef", ".spec.serverRef"),
     )
-    metadata: ObjectMeta
     spec: VPCAttachmentSpec
     status: VPCAttachmentStatus = VPCAttachmentStatus()

@@ -6,7 +6,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import ClassVar, Final, Literal
 
-from provisioner.api.machinery.meta import Condition, ObjectMeta, Resource
+from provisioner.api.machinery.meta import Condition, Resource
 from provisioner.api.machinery.rules import NAME_RULES, PRINTABLE_RULES
 from provisioner.api.machinery.schema import CelRule, Column, FieldSchema, Kind, described, listed, optional
 
@@ -264,7 +264,6 @@ class Maintenance(Resource):
         rules=(CelRule("self.metadata.name.size() <= 253", "a Maintenance's name has at most 253 characters"),),
         selectable=(".spec.serverRef", ".status.phase"),
     )
-    metadata: ObjectMeta
     spec: MaintenanceSpec
     status: MaintenanceStatus = MaintenanceStatus()
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Any, ClassVar, Literal
 
-from provisioner.api.machinery.meta import Condition, ObjectMeta, Resource
+from provisioner.api.machinery.meta import Condition, Resource
 from provisioner.api.machinery.rules import KERNEL_ARGUMENT, LABEL_VALUE_RULES, NAME_RULES
 from provisioner.api.machinery.schema import CelRule, Column, FieldSchema, Kind, described, listed, optional
 from provisioner.api.pools.numa_alignment import COMPUTED_FIELDS, NOT_BESIDE_CONFIGURATION, NumaAlignment
@@ -219,6 +219,5 @@ class NodePool(Resource):
             ),
         ),
     )
-    metadata: ObjectMeta
     spec: NodePoolSpec
     status: NodePoolStatus = NodePoolStatus()

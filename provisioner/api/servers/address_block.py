@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import ClassVar, Final
 
-from provisioner.api.machinery.meta import NoStatus, ObjectMeta, Resource
+from provisioner.api.machinery.meta import NoStatus, Resource
 from provisioner.api.machinery.schema import NAME_PATTERN, CelRule, Column, FieldSchema, Kind, described
 
 BLOCK_SIZE: Final = 256
@@ -44,7 +44,6 @@ class AddressBlock(Resource):
             ),
         ),
     )
-    metadata: ObjectMeta
     spec: AddressBlockSpec
     status: NoStatus = NoStatus()
 

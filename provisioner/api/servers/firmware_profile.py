@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import ClassVar, Final
 
-from provisioner.api.machinery.meta import NoStatus, ObjectMeta, Resource
+from provisioner.api.machinery.meta import NoStatus, Resource
 from provisioner.api.machinery.rules import PRINTABLE_RULES
 from provisioner.api.machinery.schema import CelRule, Column, FieldSchema, Kind, described, listed
 
@@ -98,6 +98,5 @@ class FirmwareProfile(Resource):
             ),
         ),
     )
-    metadata: ObjectMeta
     spec: FirmwareProfileSpec
     status: NoStatus = NoStatus()

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import ClassVar, Final
 
-from provisioner.api.machinery.meta import Condition, ObjectMeta, Resource
+from provisioner.api.machinery.meta import Condition, Resource
 from provisioner.api.machinery.rules import (
     CIDR_RULES,
     IPV4_RULES,
@@ -175,6 +175,5 @@ class Rack(Resource):
             CelRule("self.metadata.name.size() <= 63", "a Rack's name is also a label value: at most 63 characters"),
         ),
     )
-    metadata: ObjectMeta
     spec: RackSpec
     status: RackStatus = RackStatus()

@@ -9,7 +9,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import ClassVar, Literal
 
-from provisioner.api.machinery.meta import ObjectMeta, Resource
+from provisioner.api.machinery.meta import Resource
 from provisioner.api.machinery.rules import (
     BMC_ADDRESS_RULES,
     BMC_PROTOCOL_RULES,
@@ -280,6 +280,5 @@ class Server(Resource):
             ".spec.dpu.hostRef",
         ),
     )
-    metadata: ObjectMeta
     spec: ServerSpec
     status: ServerStatus = field(default_factory=ServerStatus)
