@@ -20,7 +20,6 @@ from provisioner.power.bmc.power_controller import (
     BmcRefused,
     BmcUnreachable,
     ObservedPower,
-    OverrideEnabled,
     OverrideTarget,
     fit,
     host_and_port,
@@ -81,12 +80,10 @@ class RedfishPower:
         # A server that turns on, turns off or pauses has power still.
         return "Off" if state == sushy.PowerState.OFF else "On"
 
-    def set_boot_override(
-        self, enabled: OverrideEnabled, target: OverrideTarget, http_boot_uri: str | None = None
-    ) -> str | None:
+    def set_boot_override(self, target: OverrideTarget, http_boot_uri: str | None = None) -> str | None:
         with self._call():
             override = BootOverride(self._access.address, self._refreshed(), self._access.firmware)
-            return override.write(enabled, target, http_boot_uri)
+            return override.write(target, http_boot_uri)
 
     def power_on(self) -> None:
         self._reset_as(sushy.ResetType.ON, sushy.ResetType.FORCE_ON)
