@@ -146,7 +146,6 @@ _THE_REST_STAYS: Final = " && ".join(_stays(each) for each in fields(ImageSpec) 
 class Image(Resource):
     KIND: ClassVar[Kind] = Kind(
         kind="Image",
-        plural="images",
         short="img",
         description="Kernel, stage-1 and layers of a system that lives in RAM; immutable, named by digest.",
         columns=(

@@ -47,7 +47,6 @@ class Kind:
     """What the API server must know of a kind beside its schema."""
 
     kind: str
-    plural: str
     short: str
     description: str
     columns: tuple[Column, ...] = ()
@@ -60,6 +59,10 @@ class Kind:
     @property
     def singular(self) -> str:
         return self.kind.lower()
+
+    @property
+    def plural(self) -> str:
+        return f"{self.singular}s"
 
     @property
     def path(self) -> str:

@@ -168,7 +168,6 @@ class DPUNetworkStatus:
 class DPUNetwork(Resource):
     KIND: ClassVar[Kind] = Kind(
         kind="DPUNetwork",
-        plural="dpunetworks",
         short="dpunet",
         description="All that one DPU enforces; written by the controller, acknowledged by the DPU's agent.",
         columns=(

@@ -86,7 +86,6 @@ class InfiniBandFabricStatus:
 class InfiniBandFabric(Resource):
     KIND: ClassVar[Kind] = Kind(
         kind="InfiniBandFabric",
-        plural="infinibandfabrics",
         short="ibfabric",
         description="A subnet of InfiniBand and what manages it; ports that name none belong to the one named default.",
         columns=(

@@ -74,7 +74,6 @@ class InfiniBandNetworkStatus:
 class InfiniBandNetwork(Resource):
     KIND: ClassVar[Kind] = Kind(
         kind="InfiniBandNetwork",
-        plural="infinibandnetworks",
         short="ibnet",
         description="The partitions of one fabric; written by the controller, acknowledged by what enforces them.",
         columns=(

@@ -60,7 +60,6 @@ class NetworkClaimStatus:
 class NetworkClaim(Resource):
     KIND: ClassVar[Kind] = Kind(
         kind="NetworkClaim",
-        plural="networkclaims",
         short="netclaim",
         description="That a VPC or an attachment has a value, after which the claim is named.",
         columns=(

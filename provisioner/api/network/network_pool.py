@@ -160,7 +160,6 @@ class NetworkPoolStatus:
 class NetworkPool(Resource):
     KIND: ClassVar[Kind] = Kind(
         kind="NetworkPool",
-        plural="networkpools",
         short="netpool",
         description="The identifiers that tenant networks are given; there is one, named default.",
         columns=(

@@ -90,7 +90,6 @@ class SecurityGroupStatus:
 class SecurityGroup(Resource):
     KIND: ClassVar[Kind] = Kind(
         kind="SecurityGroup",
-        plural="securitygroups",
         short="sg",
         namespaced=True,
         description="Which packets the attachments that name it may send and get.",

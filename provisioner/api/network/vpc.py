@@ -150,7 +150,6 @@ class VPCStatus:
 class VPC(Resource):
     KIND: ClassVar[Kind] = Kind(
         kind="VPC",
-        plural="vpcs",
         short="vpc",
         namespaced=True,
         description="A tenant's network, apart from those of all other tenants.",

@@ -101,7 +101,6 @@ class VPCAttachmentStatus:
 class VPCAttachment(Resource):
     KIND: ClassVar[Kind] = Kind(
         kind="VPCAttachment",
-        plural="vpcattachments",
         short="vpca",
         namespaced=True,
         description="A function of a server's card, in a VPC of its tenant.",

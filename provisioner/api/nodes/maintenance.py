@@ -248,7 +248,6 @@ class MaintenanceStatus:
 class Maintenance(Resource):
     KIND: ClassVar[Kind] = Kind(
         kind="Maintenance",
-        plural="maintenances",
         short="mnt",
         description="One disturbance of one server, from the request to its proven end; the record of what was done.",
         columns=(

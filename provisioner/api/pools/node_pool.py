@@ -191,7 +191,6 @@ class NodePoolStatus:
 class NodePool(Resource):
     KIND: ClassVar[Kind] = Kind(
         kind="NodePool",
-        plural="nodepools",
         short="np",
         description="Servers that boot one image and become Nodes with the same labels, taints and kubelet settings.",
         columns=(

@@ -30,7 +30,6 @@ class AddressBlockSpec:
 class AddressBlock(Resource):
     KIND: ClassVar[Kind] = Kind(
         kind="AddressBlock",
-        plural="addressblocks",
         short="addressblock",
         description="Which server has claimed which of the 256 addresses from the one that is its name.",
         columns=(

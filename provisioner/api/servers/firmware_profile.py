@@ -81,7 +81,6 @@ class FirmwareProfileSpec:
 class FirmwareProfile(Resource):
     KIND: ClassVar[Kind] = Kind(
         kind="FirmwareProfile",
-        plural="firmwareprofiles",
         short="fwp",
         description="Measurements that the firmware of a model of servers is expected to leave in the TPM.",
         columns=(

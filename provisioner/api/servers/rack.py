@@ -157,7 +157,6 @@ class RackStatus:
 class Rack(Resource):
     KIND: ClassVar[Kind] = Kind(
         kind="Rack",
-        plural="racks",
         short="rk",
         description="A rack: a place with subnets, where servers are registered.",
         columns=(

@@ -235,7 +235,6 @@ class ServerSpec:
 class Server(Resource):
     KIND: ClassVar[Kind] = Kind(
         kind="Server",
-        plural="servers",
         short="srv",
         description="An x86-64 or arm64 machine, before, while and after it is a Node.",
         columns=(
