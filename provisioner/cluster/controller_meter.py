@@ -1,10 +1,13 @@
-"""What is measured of the parts of a process of controllers: queues, reconciles, watches, Leases, its own checks."""
+"""What is measured of the parts of a process of controllers: queues, reconciles, watches, Leases, its own checks, and
+the certificates on which it stands."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Final
 
+import structlog
+from cryptography import x509
 from prometheus_client import CollectorRegistry
 from prometheus_client.core import Metric
 
@@ -13,6 +16,8 @@ from provisioner.cluster.health.checks import Check
 from provisioner.cluster.informer import Informer
 from provisioner.cluster.process import Process
 from provisioner.cluster.series import Values, born, counter, gauge, new_counter, new_histogram
+
+log = structlog.get_logger()
 
 SECONDS: Final = (0.005, 0.02, 0.1, 0.5, 1, 5, 15, 60, 300)
 ERRORS: Final = ("Conflict", "Retryable", "NeedsHuman", "Failed")
@@ -129,3 +134,21 @@ def _watches(caches: Sequence[Informer]) -> Iterable[Metric]:
     words = "How often the kind was listed whole: once, and again after what a watch could not go on from."
     yield counter("watch_lists", words, ("kind",), lists)
     yield counter("watch_failures", "Lists and watches that failed; they are tried again.", ("kind",), failures)
+
+
+def certificate_ends(read: Mapping[str, Callable[[], str | None]]) -> Iterable[Metric]:
+    """`read`: by purpose, what gives the PEM as it is now; None if there is none. What cannot be read is left out."""
+    found = {purpose: _end(purpose, look) for purpose, look in read.items()}
+    ends = {(purpose,): end for purpose, end in found.items() if end is not None}
+    words = "When the certificate ends, in seconds since 1970; of several in one file the last."
+    yield gauge("certificate_expiry_timestamp_seconds", words, ("purpose",), ends)
+
+
+def _end(purpose: str, read: Callable[[], str | None]) -> float | None:
+    try:
+        pem = read()
+        found = x509.load_pem_x509_certificates(pem.encode()) if pem else []
+    except (OSError, ValueError) as error:
+        log.debug("certificate not read", purpose=purpose, error=str(error))
+        return None
+    return max((each.not_valid_after_utc.timestamp() for each in found), default=None)

@@ -36,13 +36,11 @@ from provisioner.api.nodes.maintenance import (
 from provisioner.api.servers.boot_stage import BOOT_STAGES
 from provisioner.api.servers.boot_timeline import boot_timeline
 from provisioner.api.servers.server_status import OrderReason
-from provisioner.cluster.certificate_ends import certificate_ends
 from provisioner.cluster.client import Cluster
-from provisioner.cluster.controller_meter import ControllerMeter, LeaseMeter, process_families
+from provisioner.cluster.controller_meter import ControllerMeter, LeaseMeter, certificate_ends, process_families
 from provisioner.cluster.events import EventType
-from provisioner.cluster.fleet_state import images_by_state, late_boots
 from provisioner.cluster.network_metrics import network_families
-from provisioner.cluster.outcome_meter import OutcomeMeter
+from provisioner.cluster.outcome_meter import OutcomeMeter, late_boots
 from provisioner.cluster.process import Process
 from provisioner.cluster.request_meter import RequestMeter
 from provisioner.cluster.rollout_metrics import RolloutMeter, rollout_families
@@ -200,6 +198,27 @@ def _phase_age(maintenance: Json, now: datetime) -> float:
         return max(0.0, (now - parse_time(str(began))).total_seconds())
     except (TypeError, ValueError):
         return 0.0
+
+
+def images_by_state(images: Source, pools: Source, servers: Source) -> Iterable[Metric]:
+    """Images by whether a boot host has them; and those that are wanted and cannot be booted."""
+    available = {str(image["metadata"]["name"]): _available(image) for image in images.items()}
+    words = "Images by condition Available: whether a boot host has every file."
+    states = counts_of(Count(available.values()), ("True", "False", "Unknown"))
+    yield gauge("images", words, ("available",), states)
+    wanted = {str(spec_of(pool).get("imageRef") or "") for pool in pools.items()}
+    wanted |= {str((server.get("status") or {}).get("assignedImageRef") or "") for server in servers.items()}
+    missing: Values = {("Absent",): 0, ("Unavailable",): 0}
+    for name in wanted - {""}:
+        if available.get(name) != "True":
+            missing["Unavailable" if name in available else "Absent",] += 1
+    words = "Images that a NodePool or a Server names and that cannot be booted: no such Image, or no boot host has it."
+    yield gauge("images_missing", words, ("state",), missing)
+
+
+def _available(image: Json) -> str:
+    said = next((str(each.get("status")) for each in conditions_of(image, "Available")), "Unknown")
+    return said if said in ("True", "False") else "Unknown"
 
 
 def backend_families(bulkheads: Iterable[Bulkhead]) -> Iterable[Metric]:

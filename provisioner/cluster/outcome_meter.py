@@ -5,13 +5,15 @@ Reasons come from objects, which others write: whatever is none of those known h
 
 from __future__ import annotations
 
+from collections import Counter as Count
 from collections.abc import Iterable, Mapping
 from typing import Any, Final
 
 from prometheus_client import CollectorRegistry
+from prometheus_client.core import Metric
 
 from provisioner.api.servers.boot_stage import BOOT_STAGES, is_late
-from provisioner.cluster.series import born, new_counter
+from provisioner.cluster.series import born, counts_of, gauge, new_counter
 from provisioner.cluster.source import Source, conditions_of, spec_of
 
 OTHER: Final = "Other"
@@ -106,6 +108,12 @@ class OutcomeMeter:
         before, after = _decision(old), _decision(new)
         if before is None and after is not None:
             self._certificates.labels(signer, after).inc()
+
+
+def late_boots(servers: Source) -> Iterable[Metric]:
+    late = Count(stage for server in servers.items() if (stage := late_stage(server)) is not None)
+    words = "Servers whose boot has been in that stage for longer than it may, or was given up there."
+    yield gauge("boots_late", words, ("stage",), counts_of(late, STAGES))
 
 
 def late_stage(server: Json) -> str | None:

@@ -16,9 +16,9 @@ from prometheus_client import CollectorRegistry, generate_latest
 from lab.control_plane.plane import ControlPlane
 from provisioner import __version__
 from provisioner.api.machinery.errors import Conflict, NeedsHuman, ProvisionerError, Retryable
-from provisioner.cluster.certificate_ends import certificate_ends
 from provisioner.cluster.client import Cluster
 from provisioner.cluster.controller import Controller
+from provisioner.cluster.controller_meter import certificate_ends
 from provisioner.cluster.informer import Informer
 from provisioner.cluster.metrics import Meters
 from provisioner.cluster.network_metrics import MAX_REASONS

@@ -8,6 +8,7 @@ from typing import Any, ClassVar, Final
 from provisioner.api.machinery.meta import Condition, Resource
 from provisioner.api.machinery.rules import DIGEST_RULES, KERNEL_ARGUMENT
 from provisioner.api.machinery.schema import CelRule, Column, FieldSchema, Kind, described, json_name, listed, optional
+from provisioner.api.pools.node_pool import NodePool
 from provisioner.api.servers.server import Architecture
 
 
@@ -168,3 +169,14 @@ class Image(Resource):
     )
     spec: ImageSpec
     status: ImageStatus = ImageStatus()
+
+
+def intent_arguments(pool: NodePool, image: Image) -> tuple[str, ...]:
+    """The Image's kernel arguments, then the pool's: `BootIntent.kernel_arguments` for a boot of `image`.
+
+    The rest of a server's command line (`provisioner.*`, `initrd=`, `systemd.machine_id=`, `net.ifnames=`, `console=`)
+    is its own: iPXE gets it from the boot service, and an agent that starts the next system by kexec keeps it from its
+    running command line. Both add these words, in this order, so that a machine has the same command line however it
+    was booted.
+    """
+    return (*image.spec.kernel_arguments, *pool.spec.kernel_arguments)
