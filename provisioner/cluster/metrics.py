@@ -12,9 +12,9 @@ from __future__ import annotations
 
 import threading
 from collections import Counter as Count
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable
 from datetime import UTC, datetime
-from typing import Any, Final, get_args
+from typing import Final, get_args
 from urllib.parse import urlsplit
 
 from prometheus_client import CollectorRegistry, Gauge
@@ -56,7 +56,7 @@ from provisioner.cluster.series import (
     new_histogram,
     tell_process,
 )
-from provisioner.cluster.source import Source, conditions_of, spec_of
+from provisioner.cluster.source import Json, Source, conditions_of, spec_of
 from provisioner.outbound.bulkhead import Bulkhead
 
 SHORT: Final = (1, 5, 15, 30, 60, 120, 180, 300, 600, 900, 1800, 3600)
@@ -70,8 +70,6 @@ NOT_ASKED: Final = (None, "NotAccepted", "Duplicate")
 """Reasons with which a BMC is left alone; None is that of a new Server."""
 
 CHECK_RESULTS: Final = ("Passed", "Failed", "Unknown")
-
-Json = Mapping[str, Any]
 
 
 class MaintenanceMeter:

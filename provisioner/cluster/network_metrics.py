@@ -6,15 +6,15 @@ Reasons are those of conditions that our controllers write; beyond `MAX_REASONS`
 from __future__ import annotations
 
 from collections import Counter as Count
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable
 from datetime import datetime
-from typing import Any, Final
+from typing import Final
 
 from prometheus_client.core import Metric
 
 from provisioner.api.machinery.meta import read_time
 from provisioner.cluster.series import Values, counts_of, gauge
-from provisioner.cluster.source import Source, conditions_of, spec_of
+from provisioner.cluster.source import Json, Source, conditions_of, spec_of
 
 MAX_REASONS: Final = 60
 DPU_STATES: Final = ("Ready", "NotReady")
@@ -23,8 +23,6 @@ NETWORK_STATES: Final = ("Confirmed", "Waiting", "Never")
 REFLECTOR_STATES: Final = ("Serving", "BgpdFailed", "BgpdMissing", "AddressTwice", "Silent", "Other")
 """Silent: it is in the NetworkPool's list, and has never said anything."""
 _PREFIX: Final = "Reflector."
-
-Json = Mapping[str, Any]
 
 
 def network_families(

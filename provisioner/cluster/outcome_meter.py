@@ -7,14 +7,14 @@ from __future__ import annotations
 
 from collections import Counter as Count
 from collections.abc import Iterable, Mapping
-from typing import Any, Final
+from typing import Final
 
 from prometheus_client import CollectorRegistry
 from prometheus_client.core import Metric
 
 from provisioner.api.servers.boot_stage import BOOT_STAGES, is_late
 from provisioner.cluster.series import born, counts_of, gauge, new_counter
-from provisioner.cluster.source import Source, conditions_of, spec_of
+from provisioner.cluster.source import Json, Source, conditions_of, spec_of
 
 OTHER: Final = "Other"
 STAGES: Final = tuple(stage for stage in BOOT_STAGES if stage != "Ready")
@@ -67,8 +67,6 @@ BMC_ERRORS: Final = (
     OTHER,
 )
 """Reasons of condition PoweredOn for which a BMC could not be made use of (docs/runbook.md, BMCs)."""
-
-Json = Mapping[str, Any]
 
 
 class OutcomeMeter:

@@ -9,9 +9,7 @@ from typing import Any, Final
 from provisioner.cluster.client import Cluster
 from provisioner.cluster.events import CLUSTER_SCOPED_NAMESPACE
 from provisioner.cluster.resources import EVENTS
-from provisioner.cluster.trim import IDENTITY, VALUE_LETTERS, picked
-
-Object = dict[str, Any]
+from provisioner.cluster.trim import IDENTITY, VALUE_LETTERS, Object, picked
 
 MOST: Final = 200
 """Of the Events about one object."""

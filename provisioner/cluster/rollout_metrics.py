@@ -6,7 +6,7 @@ scrape where each pool is. All of it is by pool; of a job or a server nothing is
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator
 from datetime import datetime
 from typing import Any, Final, get_args, get_type_hints
 
@@ -21,13 +21,11 @@ from provisioner.api.machinery.meta import read_time
 from provisioner.api.pools.node_pool import NodePoolStatus
 from provisioner.api.pools.rollout_status import RolloutOutcome, RolloutStage, RolloutStop
 from provisioner.cluster.series import Values, born, gauge, new_counter
-from provisioner.cluster.source import Source
+from provisioner.cluster.source import Json, Source
 
 OUTCOMES: Final = get_args(RolloutOutcome)
 STAGES: Final = get_args(RolloutStage)
 STOP_REASONS: Final = get_args(get_type_hints(RolloutStop)["reason"])
-
-Json = Mapping[str, Any]
 
 
 class RolloutMeter:

@@ -13,6 +13,8 @@ from provisioner.api.machinery.meta import Resource
 R = TypeVar("R", bound=Resource)
 T = TypeVar("T")
 Object = dict[str, Any]
+Json = Mapping[str, Any]
+"""The same, to be read only."""
 Watcher = Callable[[str, Object | None, Object | None], None]
 """Called with key, old and new; old None: it appeared; new None: it is gone."""
 

@@ -5,7 +5,6 @@ from __future__ import annotations
 
 import queue
 import threading
-from collections.abc import Mapping
 from typing import Any, Final
 
 import structlog
@@ -15,7 +14,7 @@ from provisioner.api import Server
 from provisioner.api.machinery.codec import decode
 from provisioner.api.machinery.errors import ProvisionerError
 from provisioner.cluster.series import born, new_counter
-from provisioner.cluster.source import Source
+from provisioner.cluster.source import Json, Source
 from provisioner.cluster.tracing.boot_trace import BootTrace, trace_of_change
 from provisioner.cluster.tracing.otlp import Send
 
@@ -25,8 +24,6 @@ MAX_WAITING: Final = 1000
 """A rack of boots many times over. What comes when so many wait is dropped."""
 MAX_BATCH: Final = 50
 CLOSE_SECONDS: Final = 5.0
-
-Json = Mapping[str, Any]
 
 
 class BootTracer:
