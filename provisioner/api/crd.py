@@ -220,8 +220,6 @@ def _validation(rule: CelRule) -> dict[str, Any]:
 
 def _printer_column(column: Column) -> dict[str, Any]:
     printed: dict[str, Any] = {"name": column.name, "type": column.type, "jsonPath": column.path}
-    if column.description:
-        printed["description"] = column.description
     if column.priority:
         printed["priority"] = column.priority
     return printed

@@ -56,7 +56,7 @@ from provisioner.cluster.series import (
     new_histogram,
     tell_process,
 )
-from provisioner.cluster.source import Json, Source, conditions_of, spec_of
+from provisioner.cluster.source import Json, Source, first_condition, spec_of
 from provisioner.outbound.bulkhead import Bulkhead
 
 SHORT: Final = (1, 5, 15, 30, 60, 120, 180, 300, 600, 900, 1800, 3600)
@@ -181,7 +181,7 @@ def fleet_families(servers: Source, maintenances: Source, racks: Source, now: da
     yield gauge("maintenances_blocked", words, ("pool", "blocker"), blocked)
     bmcs = Count(_bmc_state(s) for s in servers.items() if spec_of(s).get("bmc"))
     yield gauge("bmcs", "Servers with a BMC, by how it answers.", ("state",), counts_of(bmcs, BMC_STATES))
-    out = sum(_says_false(rack, "CacheAvailable") for rack in racks.items())
+    out = sum(first_condition(rack, "CacheAvailable").get("status") == "False" for rack in racks.items())
     yield gauge("racks_with_cache_out", "Racks whose cache was taken out.", (), {(): out})
 
 
@@ -215,7 +215,7 @@ def images_by_state(images: Source, pools: Source, servers: Source) -> Iterable[
 
 
 def _available(image: Json) -> str:
-    said = next((str(each.get("status")) for each in conditions_of(image, "Available")), "Unknown")
+    said = str(first_condition(image, "Available").get("status"))
     return said if said in ("True", "False") else "Unknown"
 
 
@@ -245,13 +245,9 @@ def _host(url: str) -> str:
         return url[:80]
 
 
-def _says_false(body: Json, condition: str) -> bool:
-    return any(each.get("status") == "False" for each in conditions_of(body, condition))
-
-
 def _bmc_state(server: Json) -> str:
     """What condition PoweredOn says of the BMC, as one of BMC_STATES."""
-    said = next(iter(conditions_of(server, "PoweredOn")), {})
+    said = first_condition(server, "PoweredOn")
     if said.get("reason") in BMC_STATES:
         return str(said["reason"])
     if said.get("reason") in NOT_ASKED:

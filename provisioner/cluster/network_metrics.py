@@ -14,7 +14,7 @@ from prometheus_client.core import Metric
 
 from provisioner.api.machinery.meta import read_time
 from provisioner.cluster.series import Values, counts_of, gauge
-from provisioner.cluster.source import Json, Source, conditions_of, spec_of
+from provisioner.cluster.source import Json, Source, first_condition, spec_of
 
 MAX_REASONS: Final = 60
 DPU_STATES: Final = ("Ready", "NotReady")
@@ -35,7 +35,7 @@ def network_families(
 
 def _dpus(servers: Source, networks: Source) -> Iterable[Metric]:
     cards = [server for server in servers.items() if _is_accepted_card(spec_of(server))]
-    states = Count("Ready" if _condition(card, "Ready").get("status") == "True" else "NotReady" for card in cards)
+    states = Count("Ready" if first_condition(card, "Ready").get("status") == "True" else "NotReady" for card in cards)
     words = "Accepted DPUs by whether they are Ready Nodes; the agent of one that is not enforces what it had last."
     yield gauge("dpus", words, ("state",), counts_of(states, DPU_STATES))
     found = Count(_network_state(network) for network in networks.items())
@@ -47,7 +47,7 @@ def _waiting(attachments: Source, now: datetime) -> Iterable[Metric]:
     reasons: Values = {}
     oldest: Values = {}
     for attachment in attachments.items():
-        ready = _condition(attachment, "Ready")
+        ready = first_condition(attachment, "Ready")
         reason = str(ready.get("reason") or "New")
         key = (reason if (reason,) in reasons or len(reasons) < MAX_REASONS else "Other",)
         reasons[key] = reasons.get(key, 0.0) + 1
@@ -61,14 +61,14 @@ def _waiting(attachments: Source, now: datetime) -> Iterable[Metric]:
 
 def _routes(networks: Source, pools: Source) -> Iterable[Metric]:
     exchanging = [network for network in networks.items() if spec_of(network).get("evpn")]
-    said = Count(str(_condition(network, "RoutesExchanged").get("status") or "Unknown") for network in exchanging)
+    said = Count(str(first_condition(network, "RoutesExchanged").get("status") or "Unknown") for network in exchanging)
     words = "DPUs whose routes go by EVPN, by condition RoutesExchanged of their DPUNetwork."
     yield gauge("dpus_exchanging", words, ("exchanged",), counts_of(said, ("True", "False", "Unknown")))
     states: Count[str] = Count()
     for pool in pools.items():
         wanted = spec_of(pool).get("routeDistribution") or {}
         for address in wanted.get("reflectors") or () if wanted.get("type") == "EVPN" else ():
-            reason = str(_condition(pool, f"{_PREFIX}{address}").get("reason") or "Silent")
+            reason = str(first_condition(pool, f"{_PREFIX}{address}").get("reason") or "Silent")
             states[reason if reason in REFLECTOR_STATES else "Other"] += 1
     words = "Route reflectors that the NetworkPool names, by what they last said."
     yield gauge("reflectors", words, ("state",), counts_of(states, REFLECTOR_STATES))
@@ -76,10 +76,6 @@ def _routes(networks: Source, pools: Source) -> Iterable[Metric]:
 
 def _is_accepted_card(spec: Json) -> bool:
     return bool(spec.get("dpu")) and spec.get("acceptance") == "Accepted"
-
-
-def _condition(body: Json, type_: str) -> Json:
-    return next(iter(conditions_of(body, type_)), {})
 
 
 def _network_state(network: Json) -> str:

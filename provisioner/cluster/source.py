@@ -127,6 +127,11 @@ def conditions_of(body: Mapping[str, Any] | None, *types: str) -> list[Mapping[s
     return [each for each in found if isinstance(each, dict) and (not types or each.get("type") in types)]
 
 
+def first_condition(body: Mapping[str, Any] | None, type_: str) -> Mapping[str, Any]:
+    """The condition of that type in an object's JSON; empty if it has none."""
+    return next(iter(conditions_of(body, type_)), {})
+
+
 def is_true_in(body: Mapping[str, Any] | None, type_: str) -> bool:
     """Whether an object's JSON has a condition of that type which is True. Of duplicates, which foreign writers leave,
     one that is True is enough: a node that lives, or is held, must not be taken for another."""

@@ -39,7 +39,6 @@ class Column:
     path: str
     type: str = "string"
     priority: int = 0
-    description: str = ""
 
 
 @dataclass(frozen=True)
