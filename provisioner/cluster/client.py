@@ -15,6 +15,7 @@ from provisioner.api.machinery.codec import decode
 from provisioner.api.machinery.errors import Conflict, Forbidden, NotFound, Refused
 from provisioner.api.machinery.meta import Resource
 from provisioner.api.machinery.schema import GROUP, VERSION
+from provisioner.cluster.access import Access, load_configuration
 from provisioner.cluster.bounded_json import LIST_BYTES, PAGE_BYTES
 from provisioner.cluster.failures import Busy, Expired, Inapplicable, Oversized
 from provisioner.cluster.json_patch import operations
@@ -79,15 +80,12 @@ class Cluster:
         `context`: which of the kubeconfig's. `as_user`, `as_groups`: as whom, for who may impersonate. `patient`: what
         is forbidden is Retryable for a while, for a service that outlives restarts of the API server. `busy_seconds`:
         how long a request of which a busy API server takes nothing in is asked again, for a command, which nobody calls
-        again. `meter`: counts what is asked, by whichever account.
+        again. `meter`: counts what is asked, by whichever account. A kubeconfig that changes, or a file that it names,
+        is read again: see `Access`.
         """
-        return cls(
-            Transport.connect(
-                kubeconfig, user_agent=user_agent, context=context, as_user=as_user, as_groups=as_groups, meter=meter
-            ),
-            patience=ForbiddenPatience() if patient else None,
-            busy_seconds=busy_seconds,
-        )
+        access = Access(lambda: load_configuration(kubeconfig, context), kubeconfig)
+        transport = Transport(access, user_agent=user_agent, as_user=as_user, as_groups=as_groups, meter=meter)
+        return cls(transport, patience=ForbiddenPatience() if patient else None, busy_seconds=busy_seconds)
 
     def with_timeout(self, seconds: float) -> Cluster:
         """The same door for a caller who cannot wait longer than `seconds` for an answer."""
