@@ -326,10 +326,6 @@ class Meters:
         """The same of what makes tenant networks: VPCAttachments, DPUNetworks, NetworkPools."""
         self._register(lambda: network_families(servers, attachments, networks, pools, self._now()))
 
-    def follow_certificates(self, requests: Source) -> None:
-        """The same of CertificateSigningRequests."""
-        self.outcomes.follow_certificates(requests)
-
     def _register(self, families: Families) -> None:
         collector = FamiliesCollector(families)
         with self._lock:

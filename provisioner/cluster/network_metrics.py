@@ -34,7 +34,8 @@ def network_families(
 
 
 def _dpus(servers: Source, networks: Source) -> Iterable[Metric]:
-    cards = [server for server in servers.items() if _is_accepted_card(spec_of(server))]
+    accepted = [server for server in servers.items() if spec_of(server).get("acceptance") == "Accepted"]
+    cards = [server for server in accepted if spec_of(server).get("dpu")]
     states = Count("Ready" if first_condition(card, "Ready").get("status") == "True" else "NotReady" for card in cards)
     words = "Accepted DPUs by whether they are Ready Nodes; the agent of one that is not enforces what it had last."
     yield gauge("dpus", words, ("state",), counts_of(states, DPU_STATES))
@@ -72,10 +73,6 @@ def _routes(networks: Source, pools: Source) -> Iterable[Metric]:
             states[reason if reason in REFLECTOR_STATES else "Other"] += 1
     words = "Route reflectors that the NetworkPool names, by what they last said."
     yield gauge("reflectors", words, ("state",), counts_of(states, REFLECTOR_STATES))
-
-
-def _is_accepted_card(spec: Json) -> bool:
-    return bool(spec.get("dpu")) and spec.get("acceptance") == "Accepted"
 
 
 def _network_state(network: Json) -> str:

@@ -243,7 +243,7 @@ def test_certificate_requests_are_counted_when_they_are_decided_and_strangers_ar
     client, serving = "kubernetes.io/kube-apiserver-client-kubelet", "kubernetes.io/kubelet-serving"
     meters = new_meters()
     requests = FakeCache(request("before", client, condition("Approved", "True", "ProvisionerApproved")))
-    meters.follow_certificates(requests)
+    meters.outcomes.follow_certificates(requests)
     decisions = (
         ("a", client, condition("Approved", "True", "ProvisionerApproved")),
         ("b", serving, condition("Denied", "True", "WrongNames")),

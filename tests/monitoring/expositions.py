@@ -93,7 +93,7 @@ class FleetOfTests:
         image = {"metadata": {"name": "new"}, "status": {"conditions": [condition("Available", "True", "Complete")]}}
         racks = FakeCache({"metadata": {"name": "r01"}, "status": {"conditions": []}})
         self.meters.follow(self.servers, self.maintenances, self.pools, racks, images=FakeCache(image))
-        self.meters.follow_certificates(self.csrs)
+        self.meters.outcomes.follow_certificates(self.csrs)
         reflectors = {"type": "EVPN", "asn": 65000, "reflectors": ["10.0.0.1"]}
         self.meters.follow_network(
             self.servers,

@@ -55,14 +55,6 @@ class NumaAlignment:
         rules=_QUANTITY_RULES,
     )
 
-    @property
-    def reserved_memory_bytes(self) -> int:
-        return _bytes(self.reserved_memory)
-
-    @property
-    def eviction_memory_bytes(self) -> int:
-        return _bytes(self.eviction_memory)
-
 
 COMPUTED_FIELDS: Final = {
     "cpuManagerPolicy": "string",
@@ -85,8 +77,8 @@ NOT_BESIDE_CONFIGURATION: Final = CelRule(
 )
 
 
-def _bytes(text: str) -> int:
-    """Raises: ValueError for what the API server refuses."""
+def memory_bytes(text: str) -> int:
+    """Of an amount of memory, such as `2Gi`. Raises: ValueError for what the API server refuses."""
     found = re.fullmatch(_PATTERN, text)
     if found is None:
         raise ValueError(f"{text!r} is no amount of memory")

@@ -78,7 +78,8 @@ class IpmiPower:
                 reason="NotSupported",
                 hint="set spec.bmc.bootMethod to Pxe, or spec.bmc.protocol to Redfish",
             )
-        seen = self._send(_KEEP_FLAGS, self._boot_flags(), _GET_FLAGS)
+        flags = _FLAGS_VALID | (_FLAGS_EFI if self._access.firmware == "UEFI" else 0)
+        seen = self._send(_KEEP_FLAGS, Command(0x00, 0x08, (5, flags, _BOOT_BY_PXE, 0, 0, 0)), _GET_FLAGS)
         # Version, parameter, flags, device. A BMC that reads nothing back has taken it for all that can be known.
         if len(seen) > 3 and (seen[3] >> 2 & 0xF) != _BOOT_BY_PXE >> 2:
             raise BmcRefused(
@@ -99,10 +100,6 @@ class IpmiPower:
 
     def close(self) -> None:
         """Nothing is open."""
-
-    def _boot_flags(self) -> Command:
-        flags = _FLAGS_VALID | (_FLAGS_EFI if self._access.firmware == "UEFI" else 0)
-        return Command(0x00, 0x08, (5, flags, _BOOT_BY_PXE, 0, 0, 0))
 
     def _send(self, *commands: Command) -> list[int]:
         """The data that the last one was answered with. Raises: BmcUnreachable, BmcRefused."""
