@@ -139,7 +139,7 @@ def _watches(caches: Sequence[Informer]) -> Iterable[Metric]:
 def certificate_ends(read: Mapping[str, Callable[[], str | None]]) -> Iterable[Metric]:
     """`read`: by purpose, what gives the PEM as it is now; None if there is none. What cannot be read is left out."""
     found = {purpose: _end(purpose, look) for purpose, look in read.items()}
-    ends = {(purpose,): end for purpose, end in found.items() if end is not None}
+    ends: Values = {(purpose,): end for purpose, end in found.items() if end is not None}
     words = "When the certificate ends, in seconds since 1970; of several in one file the last."
     yield gauge("certificate_expiry_timestamp_seconds", words, ("purpose",), ends)
 

@@ -159,7 +159,9 @@ class FleetMeter:
 
 def fleet_families(servers: Source, maintenances: Source, racks: Source, now: datetime) -> Iterable[Metric]:
     """How many servers, Maintenances and caches are where."""
-    lifecycles = Count((_pool(s), str((s.get("status") or {}).get("lifecycle"))) for s in servers.items())
+    lifecycles: Count[tuple[str, ...]] = Count(
+        (_pool(s), str((s.get("status") or {}).get("lifecycle"))) for s in servers.items()
+    )
     yield gauge("servers", "Servers by pool and lifecycle.", ("pool", "lifecycle"), lifecycles)
     phases: Count[tuple[str, ...]] = Count()
     blocked: Count[tuple[str, ...]] = Count()
