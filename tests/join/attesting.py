@@ -183,7 +183,8 @@ class Desk:
         )
         self.now: datetime = samples.NOW
         self.events = FakeEvents()
-        self.keys = ChallengeKeys(SecretBytes(b"k" * 32))
+        self.current_key = SecretBytes(b"k" * 32)
+        self.keys = ChallengeKeys(self.current_key)
         self.authorities = authorities
         profiles = [firmware] if firmware is not None else []
         self.cluster = FakeJoinCluster(
