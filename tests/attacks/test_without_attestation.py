@@ -304,7 +304,7 @@ ATTACKS = {
         first_that_is_shown,
         {
             f"{VERIFIER}_authority": lambda *_: "anybody",
-            f"{JUDGE}check_certificates": lambda *_: Vouched("anybody", digest_of(bytes(32))),
+            f"{JUDGE}check_certificates": lambda *_: Vouched("anybody"),
         },
     ),
     "a certificate of a stranger that calls itself the vendor": Attack(
