@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from typing import ClassVar, Final, Literal
 
 from provisioner.api.machinery.meta import Condition, Resource
-from provisioner.api.machinery.rules import NAME_RULES
+from provisioner.api.machinery.rules import CERTIFICATE_RULES, NAME_RULES
 from provisioner.api.machinery.schema import CelRule, Column, FieldSchema, Kind, described, listed, optional
 from provisioner.api.network.infiniband_rules import GUID_RULES
 
@@ -37,12 +37,7 @@ class UFM:
         "PEM certificate of the authority that signed the UFM's, or the UFM's own; the system's trust store decides if "
         "absent.",
         max_length=16384,
-        rules=(
-            CelRule(
-                "self.contains('-----BEGIN CERTIFICATE-----') && !self.contains('PRIVATE KEY')",
-                "the certificate must be PEM that begins with -----BEGIN CERTIFICATE-----, and no private key",
-            ),
-        ),
+        rules=CERTIFICATE_RULES,
     )
 
 

@@ -13,6 +13,7 @@ from provisioner.api.machinery.meta import Resource
 from provisioner.api.machinery.rules import (
     BMC_ADDRESS_RULES,
     BMC_PROTOCOL_RULES,
+    CERTIFICATE_RULES,
     ENDORSEMENT_KEY_RULES,
     IPV4_RULES,
     LABEL_PATTERN,
@@ -79,12 +80,7 @@ class BMC:
     certificate: str | None = optional(
         "PEM certificate that the BMC must present; the system's trust store decides if absent.",
         max_length=16384,
-        rules=(
-            CelRule(
-                "self.contains('-----BEGIN CERTIFICATE-----') && !self.contains('PRIVATE KEY')",
-                "the certificate must be PEM that begins with -----BEGIN CERTIFICATE-----, and no private key",
-            ),
-        ),
+        rules=CERTIFICATE_RULES,
     )
     system_id: str | None = optional(
         "Id of the Redfish ComputerSystem where the BMC has several; the only one if absent.",
