@@ -50,18 +50,11 @@ _SCALARS: Final[dict[type, dict[str, Any]]] = {
     bool: {"type": "boolean"},
 }
 
-_CONSTRAINTS: Final = {
-    "pattern": "pattern",
-    "minimum": "minimum",
-    "maximum": "maximum",
-    "min_length": "minLength",
-    "max_length": "maxLength",
-    "min_items": "minItems",
-    "max_items": "maxItems",
-    "max_properties": "maxProperties",
-    "format": "format",
-    "server_default": "default",
-}
+_CONSTRAINTS: Final = (
+    *("pattern", "minimum", "maximum", "min_length", "max_length", "min_items", "max_items", "max_properties"),
+    "format",
+)
+"""Fields of a FieldSchema that an OpenAPI schema has as well."""
 
 
 def all_crds() -> list[dict[str, Any]]:
@@ -160,10 +153,9 @@ def _field_schema(hint: Any, constraints: FieldSchema | None) -> dict[str, Any]:
     if constraints.doc:
         words = constraints.doc + _default_words(constraints.server_default)
         schema = {"description": words, **{k: v for k, v in schema.items() if k != "description"}}
-    for ours, theirs in _CONSTRAINTS.items():
-        value = getattr(constraints, ours)
-        if value is not None:
-            schema[theirs] = value
+    given = {json_name(name): getattr(constraints, name) for name in _CONSTRAINTS}
+    given["default"] = constraints.server_default
+    schema |= {name: value for name, value in given.items() if value is not None}
     if constraints.list_map_keys:
         schema |= {"x-kubernetes-list-type": "map", "x-kubernetes-list-map-keys": list(constraints.list_map_keys)}
     if constraints.list_set:
@@ -228,8 +220,6 @@ def _validation(rule: CelRule) -> dict[str, Any]:
 
 def _printer_column(column: Column) -> dict[str, Any]:
     printed: dict[str, Any] = {"name": column.name, "type": column.type, "jsonPath": column.path}
-    if column.description:
-        printed["description"] = column.description
     if column.priority:
         printed["priority"] = column.priority
     return printed

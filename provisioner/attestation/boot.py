@@ -29,8 +29,6 @@ from provisioner.attestation.outcome import EvidenceRefused, Reason
 
 UNUSED_PCRS: Final = (8, 12, 14)
 """Of GRUB, systemd-boot and shim."""
-BOOT_PCRS: Final = frozenset((PROGRAMS_PCR, LINUX_PCR, *UNUSED_PCRS))
-"""Judged whatever the firmware."""
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -67,15 +67,6 @@ class ChallengeKeys:
                 )
         self._current, self._previous = current, previous
 
-    @classmethod
-    def generate(cls, random: Callable[[int], bytes] = os.urandom) -> ChallengeKeys:
-        """New keys."""
-        return cls(SecretBytes(random(KEY_BYTES)))
-
-    def rotated(self, random: Callable[[int], bytes] = os.urandom) -> ChallengeKeys:
-        """A new current key; the current one becomes the previous."""
-        return ChallengeKeys(SecretBytes(random(KEY_BYTES)), self._current)
-
     def seal(self, plain: bytes, random: Callable[[int], bytes]) -> bytes:
         """By the current key."""
         nonce = random(_SEAL_NONCE_BYTES)
@@ -105,7 +96,7 @@ class ChallengeKeys:
 
 def public_area_sha256(public: PublicArea) -> str:
     """Digest of a TPMT_PUBLIC as it was sent, by which a challenge names the keys that it is for."""
-    return f"sha256:{hashlib.sha256(public.marshal()).hexdigest()}"
+    return f"sha256:{hashlib.sha256(public.marshalled).hexdigest()}"
 
 
 @dataclass(frozen=True, kw_only=True)

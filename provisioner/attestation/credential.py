@@ -51,7 +51,7 @@ def make_credential(
     """
     if not 1 <= len(secret.reveal()) <= LARGEST_SECRET_BYTES:
         raise ValueError(f"a credential holds 1 to {LARGEST_SECRET_BYTES} bytes")
-    key = endorsement.public_key()
+    key = endorsement.public_key
     seed, encrypted = _for_rsa(key, random) if isinstance(key, rsa.RSAPublicKey) else _for_ecc(key, random)
     encryptor = Cipher(AES(_kdf_a(seed, b"STORAGE\0", attestation_name, 16)), CFB(bytes(16))).encryptor()
     identity = encryptor.update(sized(secret.reveal())) + encryptor.finalize()

@@ -31,10 +31,9 @@ _PEM: Final = re.compile(rb"-----BEGIN (?:X509 )?CERTIFICATE-----(.*?)-----END (
 
 @dataclass(frozen=True)
 class Vouched:
-    """A configured authority vouches for the key. authority: its subject. certificate_sha256: of the EK certificate."""
+    """A configured authority vouches for the key. authority: its subject."""
 
     authority: str
-    certificate_sha256: Sha256Digest
 
 
 @dataclass(frozen=True)
@@ -50,7 +49,7 @@ def endorsement_key_sha256(public: PublicArea) -> Sha256Digest:
     The same as `tpm2_readpublic -f der -o ek.der; sha256sum ek.der`, or of the public key in the vendor's certificate.
     Raises: MalformedTpmData if the public area holds no key.
     """
-    spki = public.public_key().public_bytes(Encoding.DER, PublicFormat.SubjectPublicKeyInfo)
+    spki = public.public_key.public_bytes(Encoding.DER, PublicFormat.SubjectPublicKeyInfo)
     return Sha256Digest(f"sha256:{hashlib.sha256(spki).hexdigest()}")
 
 
@@ -130,8 +129,7 @@ def _climb(
             if authority.subject == current.read.issuer:
                 fault = _why_no_issuer(authority, current, below, now)
                 if fault is None:
-                    digest = hashlib.sha256(leaf.der).hexdigest()
-                    return Vouched(_subject(authority), Sha256Digest(f"sha256:{digest}"))
+                    return Vouched(_subject(authority))
                 why = f"authority {_subject(authority)} {fault}"
         for other in unused:
             if other.read.subject == current.read.issuer:
@@ -148,7 +146,7 @@ def _climb(
 
 def _why_not_of(public: PublicArea, leaf: x509.Certificate) -> str | None:
     form = (Encoding.DER, PublicFormat.SubjectPublicKeyInfo)
-    if leaf.public_key().public_bytes(*form) != public.public_key().public_bytes(*form):
+    if leaf.public_key().public_bytes(*form) != public.public_key.public_bytes(*form):
         return "is for another key than the endorsement key"
     for extension in leaf.extensions:
         value = extension.value

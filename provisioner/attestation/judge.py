@@ -15,8 +15,7 @@ from enum import StrEnum
 from cryptography import x509
 
 from provisioner.api.machinery.values import Sha256Digest
-from provisioner.attestation.boot import ExpectedBoot as ExpectedBoot
-from provisioner.attestation.boot import judge_boot
+from provisioner.attestation.boot import ExpectedBoot, judge_boot
 from provisioner.attestation.challenge import QUOTED_PCRS, ChallengeState, activation_proof, public_area_sha256
 from provisioner.attestation.endorsement import NotVouched, check_certificates, endorsement_key_sha256
 from provisioner.attestation.event_log.compare import short
@@ -62,12 +61,10 @@ class KnownIdentity:
 
 @dataclass(frozen=True, kw_only=True)
 class KeysAccepted:
-    """The keys may be challenged. endorsed_by: Registration or Certificate. authority: subject of the vendor's CA that
-    vouches for the key, where one was asked for."""
+    """The keys may be challenged. authority: subject of the vendor's CA that vouches for the key, where one was asked
+    for."""
 
     endorsement_key_sha256: Sha256Digest
-    attestation_key_name: str
-    endorsed_by: str
     authority: str | None = None
 
 
@@ -106,13 +103,10 @@ class ConfirmedQuote:
 
 
 @dataclass(frozen=True)
-class ConfirmedLog:
-    """A quote that holds, and the log that it confirms: the log's digests are the TPM's word, all else is hearsay."""
+class ConfirmedLog(ConfirmedQuote):
+    """And the log that it confirms: the log's digests are the TPM's word, all else is hearsay."""
 
-    keys: KeysAccepted
-    quote: Quote
     log: EventLog
-    counts_are_true: bool
 
 
 def parse_keys(endorsement: bytes, attestation: bytes, certificates: Sequence[bytes]) -> OfferedKeys | EvidenceRefused:
@@ -146,12 +140,7 @@ def judge_keys(keys: OfferedKeys, identity: KnownIdentity, now: datetime) -> Key
         authority = vouched.authority
     if why := check_attestation_key(keys.attestation):
         return EvidenceRefused(Reason.ATTESTATION_KEY_UNFIT, why)
-    return KeysAccepted(
-        endorsement_key_sha256=digest,
-        attestation_key_name=keys.attestation.name().hex(),
-        endorsed_by="Registration" if identity.registered is not None else "Certificate",
-        authority=authority,
-    )
+    return KeysAccepted(endorsement_key_sha256=digest, authority=authority)
 
 
 def judge_evidence(
@@ -176,7 +165,7 @@ def judge_evidence(
     return EvidenceAccepted(
         keys=confirmed.keys,
         firmware=firmware.name,
-        firmware_digest=firmware.digest(),
+        firmware_digest=firmware.digest,
         tpm_reset_count=clock.reset_count,
         tpm_restart_count=clock.restart_count,
         tpm_counts_are_true=is_true,
@@ -215,7 +204,7 @@ def confirm_log(
                 f"PCR {pcr}: the event log leads to {short(value)}, the TPM says {short(evidence.pcr_values[pcr])}; "
                 f"something was measured that is not in the log",
             )
-    return ConfirmedLog(confirmed.keys, confirmed.quote, log, confirmed.counts_are_true)
+    return ConfirmedLog(confirmed.keys, confirmed.quote, confirmed.counts_are_true, log)
 
 
 def confirm_quote(

@@ -37,10 +37,10 @@ def check_attestation_key(public: PublicArea) -> str | None:
     It must be a restricted signing key that its TPM made and that never leaves it, ECDSA on P-256 or RSASSA of 2048
     bits, with SHA-256: such a key signs what the TPM says of itself, and nothing that merely looks like it.
     """
-    if why := _first(
-        _wrong_name_algorithm(public),
-        _missing(public, _ATTESTS),
-        _forbidden(public, Attribute.DECRYPT | Attribute.X509_SIGN | Attribute.ENCRYPTED_DUPLICATION),
+    if why := (
+        _wrong_name_algorithm(public)
+        or _missing(public, _ATTESTS)
+        or _forbidden(public, Attribute.DECRYPT | Attribute.X509_SIGN | Attribute.ENCRYPTED_DUPLICATION)
     ):
         return f"the attestation key {why}"
     part = public.part
@@ -59,10 +59,10 @@ def check_endorsement_key(public: PublicArea) -> str | None:
     It must be a restricted decryption key of its TPM alone, RSA of 2048 bits or ECC P-256, with a policy of the TCG's
     EK Credential Profile: such a key opens a credential only for a key of the same TPM.
     """
-    if why := _first(
-        _wrong_name_algorithm(public),
-        _missing(public, _ENDORSES),
-        _forbidden(public, Attribute.SIGN_ENCRYPT | Attribute.ENCRYPTED_DUPLICATION),
+    if why := (
+        _wrong_name_algorithm(public)
+        or _missing(public, _ENDORSES)
+        or _forbidden(public, Attribute.SIGN_ENCRYPT | Attribute.ENCRYPTED_DUPLICATION)
     ):
         return f"the endorsement key {why}"
     if public.auth_policy not in (_POLICY_A, _POLICY_B):
@@ -75,10 +75,6 @@ def check_endorsement_key(public: PublicArea) -> str | None:
     if why := _wrong_size(part) or _no_key(public):
         return f"the endorsement key {why}"
     return None
-
-
-def _first(*found: str | None) -> str | None:
-    return next((each for each in found if each), None)
 
 
 def _wrong_name_algorithm(public: PublicArea) -> str | None:
@@ -109,7 +105,7 @@ def _wrong_size(part: RsaPart | EccPart) -> str | None:
 
 def _no_key(public: PublicArea) -> str | None:
     try:
-        public.public_key()
+        _ = public.public_key
     except MalformedTpmData as error:
         return f"is no key: {error}"
     return None

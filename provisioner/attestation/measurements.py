@@ -8,14 +8,12 @@ from __future__ import annotations
 
 import hashlib
 import json
-from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import cached_property
-from typing import Any, Final
+from typing import Final
 
 from provisioner.api.machinery.errors import Refused
-from provisioner.api.machinery.values import Sha256Digest, parse_digest
-from provisioner.attestation.authenticode import authenticode_sha256 as authenticode_sha256
+from provisioner.api.machinery.values import Sha256Digest
 from provisioner.attestation.event_log.compare import ExpectedEvent
 from provisioner.attestation.event_log.parse import LARGEST_LOG_BYTES, Event, EventLog, parse_event_log
 from provisioner.attestation.event_log.replay import measured
@@ -27,7 +25,6 @@ LINUX_PCR: Final = 9
 FIRMWARE_PCRS: Final = frozenset((0, 2, 3, 7))
 """Judged if nothing else is asked for. PCR 1 holds what differs between machines of one kind (boot entries with MAC
 addresses, serial numbers of the SMBIOS), PCR 5 the partitions of local disks, PCR 6 what a vendor likes."""
-MAY_BE_JUDGED: Final = frozenset((0, 1, 2, 3, 7))
 MOST_EVENTS: Final = 512
 FIRMWARES_OWN: Final = frozenset(
     hashlib.sha256(text).digest()
@@ -41,7 +38,6 @@ FIRMWARES_OWN: Final = frozenset(
 )
 """Digests in PCR 4 that are of no program: separator and actions. How often firmware tries an entry says
 nothing."""
-_HINT: Final = "give it as `to_json` wrote it"
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -50,11 +46,6 @@ class ImageMeasurements:
 
     kernel: Sha256Digest
     initrd: Sha256Digest
-
-
-def initrd_sha256(initrd: bytes) -> Sha256Digest:
-    """What the EFI stub measures of the one initrd that iPXE hands over: its bytes."""
-    return _sha256(initrd)
 
 
 def load_options_sha256(kernel_name: str, arguments: str) -> Sha256Digest:
@@ -71,8 +62,8 @@ class FirmwareMeasurements:
     """What machines of one model, firmware version and settings measure before the kernel: learned from one of them,
     and approved by an administrator.
 
-    judged: the PCRs, of MAY_BE_JUDGED, whose measurements must be those of `events`, in order. The events of PCR 4 are
-    the boot programs (iPXE), any of which may have run. startup_locality: by which PCR 0 begins.
+    judged: the PCRs, of 0, 1, 2, 3 and 7, whose measurements must be those of `events`, in order. The events of PCR 4
+    are the boot programs (iPXE), any of which may have run. startup_locality: by which PCR 0 begins.
     """
 
     name: str
@@ -84,43 +75,11 @@ class FirmwareMeasurements:
         """What is expected in a PCR, in order."""
         return tuple(event for event in self.events if event.pcr == pcr)
 
+    @cached_property
     def digest(self) -> Sha256Digest:
         """Over all that is judged, names and words left out: what an administrator has approved."""
-        return self._digest
-
-    @cached_property
-    def _digest(self) -> Sha256Digest:
         events = [[event.pcr, event.digest.hex()] for event in self.events]
         return _sha256(json.dumps([self.startup_locality, sorted(self.judged), events]).encode())
-
-    def to_json(self) -> dict[str, Any]:
-        """For an object's field."""
-        return {
-            "name": self.name,
-            "startupLocality": self.startup_locality,
-            "judged": sorted(self.judged),
-            "events": [
-                {"pcr": event.pcr, "sha256": f"sha256:{event.digest.hex()}", "what": event.what}
-                for event in self.events
-            ],
-        }
-
-    @classmethod
-    def from_json(cls, document: Mapping[str, Any]) -> FirmwareMeasurements:
-        """Raises: Refused for anything else than `to_json` writes."""
-        try:
-            name, judged, events = str(document["name"]), frozenset(document["judged"]), document["events"]
-            locality = document.get("startupLocality", 0)
-            if not judged <= MAY_BE_JUDGED or len(events) > MOST_EVENTS or locality not in (0, 3, 4):
-                raise Refused(
-                    f"firmware profile {name!r} judges other PCRs, or has more events, than can be", hint=_HINT
-                )
-            read = tuple(_read_event(each) for each in events)
-        except (KeyError, TypeError, AttributeError) as error:
-            raise Refused(f"the firmware profile is not written as one: {error!r}", hint=_HINT) from error
-        if not {event.pcr for event in read} <= judged | {PROGRAMS_PCR}:
-            raise Refused(f"firmware profile {name!r} has events of PCRs that it does not judge", hint=_HINT)
-        return cls(name=name, events=read, judged=judged, startup_locality=locality)
 
 
 def learn_firmware(
@@ -145,11 +104,6 @@ def learn_firmware(
         judged=judged,
         startup_locality=log.startup_locality,
     )
-
-
-def _read_event(event: Mapping[str, Any]) -> ExpectedEvent:
-    digest = bytes.fromhex(parse_digest(event["sha256"]).removeprefix("sha256:"))
-    return ExpectedEvent(event["pcr"], digest, str(event["what"])[:LONGEST_WORDS])
 
 
 def programs_started(log: EventLog) -> tuple[Event, ...]:

@@ -40,7 +40,7 @@ def verify_signature(public: PublicArea, signed: bytes, signature: bytes) -> boo
         raise MalformedTpmData(
             f"the signature is {name_of(algorithm)} with {name_of(digest)}, expected RSASSA or ECDSA with SHA256"
         )
-    key = public.public_key()
+    key = public.public_key
     try:
         if algorithm == Algorithm.RSASSA:
             value = reader.sized(_MOST_RSA_BYTES)
@@ -108,7 +108,7 @@ def verify_quote(
 
 
 def counts_true_resets(quote: Quote, endorsement: PublicArea, attestation: PublicArea) -> bool:
-    """Whether the quote's reset and restart counts, and its firmware version, are the TPM's own numbers.
+    """Whether the quote's reset and restart counts are the TPM's own numbers.
 
     They are if the key is in the endorsement hierarchy, as a primary key or a child of `endorsement`: for a key of any
     other hierarchy the TPM hides them behind a number of that key (Part 1, section 36.7), and what looks like a later

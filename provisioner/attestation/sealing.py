@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Final
 
@@ -25,18 +24,8 @@ class Sealed:
     ciphertext: bytes
 
 
-def seal_configuration(
-    secret: SecretBytes,
-    challenge_nonce: bytes,
-    server_name: str,
-    plain: bytes,
-    *,
-    random: Callable[[int], bytes] = os.urandom,
-) -> Sealed:
+def seal_configuration(secret: SecretBytes, challenge_nonce: bytes, server_name: str, plain: bytes) -> Sealed:
     """Encrypt `plain` by a key from the challenge's secret and nonce; the server's name is authenticated with it."""
-    nonce = random(12)
-    return Sealed(nonce, AESGCM(_key(secret, challenge_nonce)).encrypt(nonce, plain, server_name.encode()))
-
-
-def _key(secret: SecretBytes, challenge_nonce: bytes) -> bytes:
-    return HKDF(SHA256(), 32, challenge_nonce, _INFO).derive(secret.reveal())
+    nonce = os.urandom(12)
+    key = HKDF(SHA256(), 32, challenge_nonce, _INFO).derive(secret.reveal())
+    return Sealed(nonce, AESGCM(key).encrypt(nonce, plain, server_name.encode()))

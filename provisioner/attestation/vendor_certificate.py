@@ -47,7 +47,6 @@ class VendorCertificate:
     """`read` is in DER; `signed` and `signature` are as the vendor wrote them."""
 
     read: x509.Certificate
-    der: bytes
     signed: bytes
     signature: bytes
 
@@ -86,7 +85,7 @@ def read_certificate(der: bytes) -> VendorCertificate:
     except UNREADABLE:
         read = x509.load_der_x509_certificate(_in_der(fields[has_version:], signature))
         _ask_all(read)
-    return VendorCertificate(read, whole.raw, content.raw, signature.body[1:])
+    return VendorCertificate(read, content.raw, signature.body[1:])
 
 
 def _ask_all(certificate: x509.Certificate) -> None:

@@ -19,6 +19,7 @@ from typing import Any, Final
 
 import structlog
 import urllib3
+import yaml
 
 from provisioner.api.machinery.documents import Unreadable, read_bytes, read_yaml
 from provisioner.api.machinery.errors import NeedsHuman
@@ -111,6 +112,29 @@ def _named_files(kubeconfig: Path) -> list[Path]:
     except (OSError, ValueError, AttributeError, KeyError, TypeError, Unreadable):
         return []
     return [kubeconfig.parent / os.fspath(name) for name in named[:_MOST_FILES]]
+
+
+def load_configuration(kubeconfig: Path | None, context: str | None) -> Any:
+    """Of the `kubernetes` package, from `kubeconfig`; without one, from the pod's service account.
+
+    Raises: NeedsHuman if it is not usable.
+    """
+    from kubernetes import config
+    from kubernetes.client import Configuration
+
+    configuration = Configuration()
+    try:
+        if kubeconfig is not None:
+            load: Any = config.load_kube_config
+            load(config_file=str(kubeconfig), context=context, client_configuration=configuration)
+        else:
+            load = config.load_incluster_config
+            load(client_configuration=configuration)
+    except (config.ConfigException, OSError, ValueError, TypeError, AttributeError, yaml.YAMLError) as error:
+        where = f"kubeconfig {kubeconfig}" if kubeconfig else "the pod's service account"
+        message = f"no access to the cluster by {where}: {error}"
+        raise NeedsHuman(message, hint="name a kubeconfig that exists") from error
+    return configuration
 
 
 def _is_anonymous(configuration: Any) -> bool:

@@ -11,14 +11,13 @@ from typing import Any, Final, Literal, cast
 import structlog
 
 from provisioner.api.machinery.errors import Retryable
-from provisioner.cluster.bounded_json import decode_shallow, decoding
+from provisioner.cluster.bounded_json import Object, decode_shallow, decoding
 from provisioner.cluster.failures import Expired
 from provisioner.cluster.transport import Stream
 
 log = structlog.get_logger()
 
 ChangeType = Literal["ADDED", "MODIFIED", "DELETED", "BOOKMARK"]
-Object = dict[str, Any]
 
 _LEVELS: Final = 3
 """A change, its object, the object's metadata."""

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import builtins
+import copy
 import time
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
@@ -14,6 +15,7 @@ from provisioner.api.machinery.codec import decode
 from provisioner.api.machinery.errors import Conflict, Forbidden, NotFound, Refused
 from provisioner.api.machinery.meta import Resource
 from provisioner.api.machinery.schema import GROUP, VERSION
+from provisioner.cluster.access import Access, load_configuration
 from provisioner.cluster.bounded_json import LIST_BYTES, PAGE_BYTES
 from provisioner.cluster.failures import Busy, Expired, Inapplicable, Oversized
 from provisioner.cluster.json_patch import operations
@@ -51,12 +53,11 @@ class Cluster:
         self,
         transport: Transport,
         *,
-        timeout_seconds: float = READ_SECONDS,
         patience: ForbiddenPatience | None = None,
         busy_seconds: float = 0.0,
     ) -> None:
         self._transport = transport
-        self._timeout_seconds = timeout_seconds
+        self._timeout_seconds = READ_SECONDS
         self._patience = patience
         self._busy_seconds = busy_seconds
         self._discovered: dict[tuple[str, str], ResourceType] = {}
@@ -79,31 +80,25 @@ class Cluster:
         `context`: which of the kubeconfig's. `as_user`, `as_groups`: as whom, for who may impersonate. `patient`: what
         is forbidden is Retryable for a while, for a service that outlives restarts of the API server. `busy_seconds`:
         how long a request of which a busy API server takes nothing in is asked again, for a command, which nobody calls
-        again. `meter`: counts what is asked, by whichever account.
+        again. `meter`: counts what is asked, by whichever account. A kubeconfig that changes, or a file that it names,
+        is read again: see `Access`.
         """
-        return cls(
-            Transport.connect(
-                kubeconfig, user_agent=user_agent, context=context, as_user=as_user, as_groups=as_groups, meter=meter
-            ),
-            patience=ForbiddenPatience() if patient else None,
-            busy_seconds=busy_seconds,
-        )
+        access = Access(lambda: load_configuration(kubeconfig, context), kubeconfig)
+        transport = Transport(access, user_agent=user_agent, as_user=as_user, as_groups=as_groups, meter=meter)
+        return cls(transport, patience=ForbiddenPatience() if patient else None, busy_seconds=busy_seconds)
 
     def with_timeout(self, seconds: float) -> Cluster:
         """The same door for a caller who cannot wait longer than `seconds` for an answer."""
-        return Cluster(
-            self._transport, timeout_seconds=seconds, patience=self._patience, busy_seconds=self._busy_seconds
-        )
+        other = copy.copy(self)
+        other._timeout_seconds = seconds  # noqa: SLF001 - its own copy
+        return other
 
     def acting_as(self, user: str) -> Cluster:
         """The same door for `user`, whom the caller may impersonate: rights, policies and audit log see that user."""
-        patience = ForbiddenPatience() if self._patience is not None else None
-        return Cluster(
-            self._transport.acting_as(user),
-            timeout_seconds=self._timeout_seconds,
-            patience=patience,
-            busy_seconds=self._busy_seconds,
-        )
+        other = copy.copy(self)
+        other._transport = self._transport.acting_as(user)  # noqa: SLF001
+        other._patience = ForbiddenPatience() if self._patience is not None else None  # noqa: SLF001
+        return other
 
     @property
     def server_url(self) -> str:
@@ -317,19 +312,16 @@ class Cluster:
             return False
         return True
 
-    def evict(self, name: str, namespace: str, *, uid: str, grace_seconds: int | None = None) -> None:
+    def evict(self, name: str, namespace: str, *, uid: str) -> None:
         """Ask for the eviction of a pod (policy/v1); that it is gone already is fine.
 
         Raises: Retryable (HTTP 429) while a PodDisruptionBudget forbids it; Conflict if another pod has the name now.
         """
-        options: Object = {"preconditions": {"uid": uid}}
-        if grace_seconds is not None:
-            options["gracePeriodSeconds"] = grace_seconds
         body = {
             "apiVersion": "policy/v1",
             "kind": "Eviction",
             "metadata": {"name": name, "namespace": namespace},
-            "deleteOptions": options,
+            "deleteOptions": {"preconditions": {"uid": uid}},
         }
         try:
             self._request("POST", PODS.item(name, namespace, "eviction"), what=f"EVICT Pod {name}", body=body)

@@ -1,57 +1,43 @@
-"""What is measured of the parts of a process of controllers: queues, reconciles, watches, Leases, its own checks."""
+"""What is measured of the parts of a process of controllers: queues, reconciles, watches, Leases, its own checks, and
+the certificates on which it stands."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Final
 
-from prometheus_client import CollectorRegistry, Counter, Histogram
-from prometheus_client.core import CounterMetricFamily, Metric
-from prometheus_client.registry import Collector
+import structlog
+from cryptography import x509
+from prometheus_client import CollectorRegistry
+from prometheus_client.core import Metric
 
+from provisioner.cluster.controller import Controller
 from provisioner.cluster.health.checks import Check
-from provisioner.cluster.process import FollowedCache, FollowedWorker, Process
-from provisioner.cluster.series import PREFIX, born, gauge
+from provisioner.cluster.informer import Informer
+from provisioner.cluster.process import Process
+from provisioner.cluster.series import Values, born, counter, gauge, new_counter, new_histogram
+
+log = structlog.get_logger()
 
 SECONDS: Final = (0.005, 0.02, 0.1, 0.5, 1, 5, 15, 60, 300)
 ERRORS: Final = ("Conflict", "Retryable", "NeedsHuman", "Failed")
 """Another writer was faster; it is tried again; a person has to act; a fault of ours."""
-
-Values = dict[tuple[str, ...], float]
 
 
 class ControllerMeter:
     """Of controllers, by their name: each leadership has new ones, and the series go on."""
 
     def __init__(self, registry: CollectorRegistry) -> None:
-        self.waits = Histogram(
-            f"{PREFIX}_queue_wait_seconds",
-            "How long keys waited for a worker that could have been worked on.",
-            ("controller",),
-            buckets=SECONDS,
-            registry=registry,
-        )
-        self.retries = Counter(
-            f"{PREFIX}_queue_retries",
-            "Keys that were put back, to be tried again after a pause.",
-            ("controller",),
-            registry=registry,
-        )
-        self.reconciles = Histogram(
-            f"{PREFIX}_reconcile_seconds",
-            "How long reconciles took, with or without success.",
-            ("controller",),
-            buckets=SECONDS,
-            registry=registry,
-        )
-        self.errors = Counter(
-            f"{PREFIX}_reconcile_errors",
-            "Reconciles that did not succeed, by what came of it.",
-            ("controller", "error"),
-            registry=registry,
-        )
+        words = "How long keys waited for a worker that could have been worked on."
+        self.waits = new_histogram(registry, "queue_wait_seconds", words, ("controller",), SECONDS)
+        words = "Keys that were put back, to be tried again after a pause."
+        self.retries = new_counter(registry, "queue_retries", words, ("controller",))
+        words = "How long reconciles took, with or without success."
+        self.reconciles = new_histogram(registry, "reconcile_seconds", words, ("controller",), SECONDS)
+        words = "Reconciles that did not succeed, by what came of it."
+        self.errors = new_counter(registry, "reconcile_errors", words, ("controller", "error"))
 
-    def observe(self, controllers: Iterable[FollowedWorker]) -> None:
+    def observe(self, controllers: Iterable[Controller]) -> None:
         """Measure these, from now on."""
         for controller in controllers:
             controller.observe(_OfController(self, controller.name))
@@ -83,12 +69,8 @@ class LeaseMeter:
     """Is a LeaseObserver."""
 
     def __init__(self, registry: CollectorRegistry) -> None:
-        self._changes = Counter(
-            f"{PREFIX}_lease_transitions",
-            "How often this replica began and ceased to lead; Lost: without having handed the Lease back.",
-            ("lease", "change"),
-            registry=registry,
-        )
+        words = "How often this replica began and ceased to lead; Lost: without having handed the Lease back."
+        self._changes = new_counter(registry, "lease_transitions", words, ("lease", "change"))
 
     def stand(self, lease: str) -> None:
         """It stands for election there."""
@@ -101,30 +83,22 @@ class LeaseMeter:
         self._changes.labels(lease, "Lost" if lost else "Released").inc()
 
 
-class ProcessCollector(Collector):
-    """How the parts of the process stand, told when Prometheus asks. Cheap: nothing in it grows with the fleet."""
-
-    def __init__(self, process: Process) -> None:
-        self._process = process
-
-    def describe(self) -> Iterable[Metric]:
-        return []
-
-    def collect(self) -> Iterable[Metric]:
-        yield from _queues(self._process.controllers)
-        yield from watches(self._process.caches)
-        words = "1 if the check of /readyz passes, else 0."
-        yield gauge("readiness_check", words, ("check",), _passed(self._process.readiness()))
-        words = "1 if the check of /healthz passes, else 0."
-        yield gauge("liveness_check", words, ("check",), _passed(self._process.liveness()))
+def process_families(process: Process) -> Iterable[Metric]:
+    """How the parts of the process stand. Cheap: nothing in it grows with the fleet."""
+    yield from _queues(process.controllers)
+    yield from _watches(process.caches)
+    words = "1 if the check of /readyz passes, else 0."
+    yield gauge("readiness_check", words, ("check",), _passed(process.readiness()))
+    words = "1 if the check of /healthz passes, else 0."
+    yield gauge("liveness_check", words, ("check",), _passed(process.liveness()))
 
 
 def _passed(checks: Sequence[Check]) -> Values:
     return {(check.name,): float(check.look().is_well) for check in checks}
 
 
-def _queues(controllers: Sequence[FollowedWorker]) -> Iterable[Metric]:
-    def of_each(value: Callable[[FollowedWorker], float]) -> Values:
+def _queues(controllers: Sequence[Controller]) -> Iterable[Metric]:
+    def of_each(value: Callable[[Controller], float]) -> Values:
         """Of several of one name the largest: the BMC queues are such."""
         values: Values = {}
         for each in controllers:
@@ -139,7 +113,7 @@ def _queues(controllers: Sequence[FollowedWorker]) -> Iterable[Metric]:
     yield gauge("reconcile_longest_seconds", words, ("controller",), of_each(lambda each: each.longest_seconds()))
 
 
-def watches(caches: Sequence[FollowedCache]) -> Iterable[Metric]:
+def _watches(caches: Sequence[Informer]) -> Iterable[Metric]:
     """Of copies of collections, by kind; of several of one kind the worst, and their sum."""
     synced: Values = {}
     heard: Values = {}
@@ -158,12 +132,23 @@ def watches(caches: Sequence[FollowedCache]) -> Iterable[Metric]:
     yield gauge("watch_age_seconds", words, ("kind",), heard)
     yield gauge("watch_objects", "Objects in the copy.", ("kind",), objects)
     words = "How often the kind was listed whole: once, and again after what a watch could not go on from."
-    yield _counter("watch_lists", words, lists)
-    yield _counter("watch_failures", "Lists and watches that failed; they are tried again.", failures)
+    yield counter("watch_lists", words, ("kind",), lists)
+    yield counter("watch_failures", "Lists and watches that failed; they are tried again.", ("kind",), failures)
 
 
-def _counter(name: str, words: str, values: Values) -> CounterMetricFamily:
-    family = CounterMetricFamily(f"{PREFIX}_{name}", words, labels=("kind",))
-    for key in sorted(values):
-        family.add_metric(key, values[key])
-    return family
+def certificate_ends(read: Mapping[str, Callable[[], str | None]]) -> Iterable[Metric]:
+    """`read`: by purpose, what gives the PEM as it is now; None if there is none. What cannot be read is left out."""
+    found = {purpose: _end(purpose, look) for purpose, look in read.items()}
+    ends: Values = {(purpose,): end for purpose, end in found.items() if end is not None}
+    words = "When the certificate ends, in seconds since 1970; of several in one file the last."
+    yield gauge("certificate_expiry_timestamp_seconds", words, ("purpose",), ends)
+
+
+def _end(purpose: str, read: Callable[[], str | None]) -> float | None:
+    try:
+        pem = read()
+        found = x509.load_pem_x509_certificates(pem.encode()) if pem else []
+    except (OSError, ValueError) as error:
+        log.debug("certificate not read", purpose=purpose, error=str(error))
+        return None
+    return max((each.not_valid_after_utc.timestamp() for each in found), default=None)

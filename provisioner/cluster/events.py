@@ -139,15 +139,11 @@ class EventRecorder:
         cluster: Cluster,
         component: str,
         *,
-        instance: str | None = None,
-        now: Callable[[], datetime] = lambda: datetime.now(UTC),
         max_pending: int = MAX_PENDING,
         dropped: Callable[[EventType], None] = lambda _: None,
     ) -> None:
         self._cluster = cluster.with_timeout(REQUEST_SECONDS)
         self._component = component
-        self._instance = instance or component
-        self._now = now
         self._tell_drop = dropped
         self._changed = threading.Condition()
         self._pending = _Pending(max_pending)
@@ -209,7 +205,7 @@ class EventRecorder:
         with self._changed:
             if self._closed.is_set():
                 return
-            now = self._now()
+            now = datetime.now(UTC)
             tally = self._pending.find(occurrence)
             if tally is None:
                 tally = _Tally(first=now, last=now)
@@ -332,7 +328,7 @@ class EventRecorder:
             "lastTimestamp": rfc3339(tally.last),
             "source": {"component": self._component},
             "reportingComponent": self._component,
-            "reportingInstance": self._instance,
+            "reportingInstance": self._component,
         }
 
 

@@ -27,7 +27,7 @@ from provisioner.cluster.changes import WatchEvent, read_changes
 from provisioner.cluster.client import Cluster
 from provisioner.cluster.failures import Expired
 from provisioner.cluster.resources import ResourceType
-from provisioner.cluster.source import Index, KeysOf
+from provisioner.cluster.source import Index, KeysOf, Object, Watcher
 from provisioner.cluster.transport import Stream
 from provisioner.cluster.trim import Trim
 
@@ -72,10 +72,6 @@ class SharedStrings:
 
 log = structlog.get_logger()
 
-Object = dict[str, Any]
-Handler = Callable[[str, Object | None, Object | None], None]
-"""Called with key, old and new; old None: it appeared; new None: it is gone."""
-
 GRACE_SECONDS: Final = 5.0
 FAILED_WATCHES_BEFORE_LIST: Final = 3
 SHORT_WATCH_SECONDS: Final = 5.0
@@ -116,7 +112,7 @@ class Informer:
         self._jitter = jitter
         self._objects: dict[str, Object] = {}
         self._indices: list[Index] = []
-        self._handlers: list[Handler] = []
+        self._handlers: list[Watcher] = []
         self._store_lock = threading.Lock()
         self._delivery_lock = threading.RLock()  # one change is told whole before the next, also to late subscribers
         self._synced = threading.Event()
@@ -189,7 +185,7 @@ class Informer:
             self._indices.append(index)
         return index
 
-    def subscribe(self, handler: Handler) -> None:
+    def subscribe(self, handler: Watcher) -> None:
         """Tell `handler` of every change from now on, after telling it of everything that is there."""
         with self._delivery_lock:
             self._handlers.append(handler)
@@ -319,7 +315,7 @@ class Informer:
         for handler in list(self._handlers):
             self._tell(handler, key, old, new)
 
-    def _tell(self, handler: Handler, key: str, old: Object | None, new: Object | None) -> None:
+    def _tell(self, handler: Watcher, key: str, old: Object | None, new: Object | None) -> None:
         try:
             handler(key, old, new)
         except Exception:

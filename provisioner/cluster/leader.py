@@ -74,12 +74,11 @@ class LeaderElector:
                 f" {retry_seconds}, {renew_deadline_seconds}, {lease_seconds} s were given"
             )
         self._cluster = cluster.with_timeout(renew_deadline_seconds / 2)
-        self._namespace, self._name, self._identity = namespace, name, identity
+        self._namespace, self.name, self._identity = namespace, name, identity
         self._lease_seconds = lease_seconds
         self._renew_deadline_seconds = renew_deadline_seconds
         self._retry_seconds = retry_seconds
         self._clock, self._now, self._jitter = clock, now, jitter
-        self.name = name
         self._turned = time.monotonic()
         self._runs = self._leads = False
         self._observer = observer
@@ -178,9 +177,9 @@ class LeaderElector:
     def _acquire(self) -> dict[str, Any] | None:
         """The lease, if it could be had."""
         try:
-            lease = self._cluster.get(LEASES, self._name, namespace=self._namespace)
+            lease = self._cluster.get(LEASES, self.name, namespace=self._namespace)
         except NotFound:
-            metadata = {"name": self._name, "namespace": self._namespace}
+            metadata = {"name": self.name, "namespace": self._namespace}
             return self._cluster.create(LEASES, {"metadata": metadata, "spec": self._spec(transitions=0)})
         spec = lease.get("spec") or {}
         # Not even a lease with the own name in it is taken at once: another process may have been given the same name.
@@ -204,7 +203,7 @@ class LeaderElector:
             return self._cluster.replace(LEASES, {**lease, "spec": spec})
         except (Conflict, NotFound):
             # Somebody touched the lease (a label, a deletion), or an answer to an own earlier renewal was lost.
-            current = self._cluster.get(LEASES, self._name, namespace=self._namespace)
+            current = self._cluster.get(LEASES, self.name, namespace=self._namespace)
             holder = (current.get("spec") or {}).get("holderIdentity")
             if holder != self._identity or current["metadata"]["uid"] != lease["metadata"]["uid"]:
                 raise _TakenByAnother(holder) from None

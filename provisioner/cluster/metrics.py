@@ -12,14 +12,13 @@ from __future__ import annotations
 
 import threading
 from collections import Counter as Count
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable
 from datetime import UTC, datetime
-from typing import Any, Final, get_args
+from typing import Final, get_args
 from urllib.parse import urlsplit
 
-from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram, make_wsgi_app
+from prometheus_client import CollectorRegistry, Gauge
 from prometheus_client.core import Metric
-from prometheus_client.registry import Collector
 
 from provisioner.api import Server
 from provisioner.api.machinery.codec import decode
@@ -37,19 +36,27 @@ from provisioner.api.nodes.maintenance import (
 from provisioner.api.servers.boot_stage import BOOT_STAGES
 from provisioner.api.servers.boot_timeline import boot_timeline
 from provisioner.api.servers.server_status import OrderReason
-from provisioner.cluster.certificate_ends import CertificateCollector
 from provisioner.cluster.client import Cluster
-from provisioner.cluster.controller_meter import ControllerMeter, LeaseMeter, ProcessCollector
+from provisioner.cluster.controller_meter import ControllerMeter, LeaseMeter, certificate_ends, process_families
 from provisioner.cluster.events import EventType
-from provisioner.cluster.fleet_state import ImageCollector, LateBootCollector
-from provisioner.cluster.metrics_server import serve_in_background
-from provisioner.cluster.network_metrics import NetworkCollector
-from provisioner.cluster.outcome_meter import OutcomeMeter
+from provisioner.cluster.network_metrics import network_families
+from provisioner.cluster.outcome_meter import OutcomeMeter, late_boots
 from provisioner.cluster.process import Process
 from provisioner.cluster.request_meter import RequestMeter
-from provisioner.cluster.rollout_metrics import RolloutCollector, RolloutMeter
-from provisioner.cluster.series import PREFIX, born, gauge, tell_process
-from provisioner.cluster.source import Source, conditions_of
+from provisioner.cluster.rollout_metrics import RolloutMeter, rollout_families
+from provisioner.cluster.series import (
+    PREFIX,
+    Families,
+    FamiliesCollector,
+    Values,
+    born,
+    counts_of,
+    gauge,
+    new_counter,
+    new_histogram,
+    tell_process,
+)
+from provisioner.cluster.source import Json, Source, first_condition, spec_of
 from provisioner.outbound.bulkhead import Bulkhead
 
 SHORT: Final = (1, 5, 15, 30, 60, 120, 180, 300, 600, 900, 1800, 3600)
@@ -64,44 +71,21 @@ NOT_ASKED: Final = (None, "NotAccepted", "Duplicate")
 
 CHECK_RESULTS: Final = ("Passed", "Failed", "Unknown")
 
-Json = Mapping[str, Any]
-
 
 class MaintenanceMeter:
     """What the executor tells. `causes`: why a Maintenance may have ended, and in which phase it is then."""
 
     def __init__(self, registry: CollectorRegistry, causes: Iterable[tuple[str, str]]) -> None:
-        self._phases = Histogram(
-            f"{PREFIX}_maintenance_phase_seconds",
-            "How long Maintenances were in each phase.",
-            ("phase", "action"),
-            buckets=LONG,
-            registry=registry,
-        )
-        self._waits = Histogram(
-            f"{PREFIX}_maintenance_wait_seconds",
-            "How long something was waited for, by its kind.",
-            ("blocker",),
-            buckets=LONG,
-            registry=registry,
-        )
-        self._attempts = Histogram(
-            f"{PREFIX}_reboot_attempt_seconds",
-            "How long each attempt at a reboot method took, by how it ended.",
-            ("method", "outcome"),
-            buckets=SHORT,
-            registry=registry,
-        )
-        self._ends = Histogram(
-            f"{PREFIX}_maintenance_seconds",
-            "How long Maintenances took from the request to their end, by how they ended.",
-            ("phase", "action", "policy"),
-            buckets=LONG,
-            registry=registry,
-        )
-        self._reasons = Counter(
-            f"{PREFIX}_maintenances_ended", "Maintenances that ended, by why.", ("phase", "reason"), registry=registry
-        )
+        words = "How long Maintenances were in each phase."
+        self._phases = new_histogram(registry, "maintenance_phase_seconds", words, ("phase", "action"), LONG)
+        words = "How long something was waited for, by its kind."
+        self._waits = new_histogram(registry, "maintenance_wait_seconds", words, ("blocker",), LONG)
+        words = "How long each attempt at a reboot method took, by how it ended."
+        self._attempts = new_histogram(registry, "reboot_attempt_seconds", words, ("method", "outcome"), SHORT)
+        words = "How long Maintenances took from the request to their end, by how they ended."
+        self._ends = new_histogram(registry, "maintenance_seconds", words, ("phase", "action", "policy"), LONG)
+        words = "Maintenances that ended, by why."
+        self._reasons = new_counter(registry, "maintenances_ended", words, ("phase", "reason"))
         born(self._phases, (p for p in get_args(MaintenancePhase) if p not in FINAL_PHASES), ACTIONS)
         born(self._waits, get_args(BlockerKind))
         born(self._attempts, get_args(RebootMethod), get_args(AttemptOutcome))
@@ -127,23 +111,12 @@ class FleetMeter:
     """What the caches tell; `follow` them anew for each leadership. `checks`: names of those that every pool has."""
 
     def __init__(self, registry: CollectorRegistry, checks: Iterable[str]) -> None:
-        self._boots = Counter(
-            f"{PREFIX}_boots_ordered", "Boots that were ordered, by reason.", ("reason",), registry=registry
-        )
-        self._stages = Histogram(
-            f"{PREFIX}_boot_stage_seconds",
-            "How long the stages of boots took that came to Ready.",
-            ("stage",),
-            buckets=SHORT,
-            registry=registry,
-        )
-        self._totals = Histogram(f"{PREFIX}_boot_seconds", "From power-on to Ready.", buckets=SHORT, registry=registry)
-        self._checks = Counter(
-            f"{PREFIX}_checks",
-            "Checks before use that were decided, by result.",
-            ("check", "result"),
-            registry=registry,
-        )
+        self._boots = new_counter(registry, "boots_ordered", "Boots that were ordered, by reason.", ("reason",))
+        words = "How long the stages of boots took that came to Ready."
+        self._stages = new_histogram(registry, "boot_stage_seconds", words, ("stage",), SHORT)
+        self._totals = new_histogram(registry, "boot_seconds", "From power-on to Ready.", (), SHORT)
+        words = "Checks before use that were decided, by result."
+        self._checks = new_counter(registry, "checks", words, ("check", "result"))
         born(self._boots, get_args(OrderReason))
         born(self._stages, BOOT_STAGES[:-1])
         born(self._checks, checks, CHECK_RESULTS)
@@ -154,7 +127,7 @@ class FleetMeter:
         servers.subscribe(self._server_changed)
 
     def _pool_changed(self, _key: str, _old: Json | None, new: Json | None) -> None:
-        checks = ((new or {}).get("spec") or {}).get("verification", {}).get("checks") or ()
+        checks = spec_of(new).get("verification", {}).get("checks") or ()
         born(self._checks, (str(check.get("name")) for check in checks), CHECK_RESULTS)
 
     def _server_changed(self, _key: str, old: Json | None, new: Json | None) -> None:
@@ -184,84 +157,85 @@ class FleetMeter:
             self._totals.observe(timeline.total_seconds)
 
 
-class FleetCollector(Collector):
-    """How many servers, Maintenances and caches are where, counted when Prometheus asks."""
-
-    def __init__(self, servers: Source, maintenances: Source, racks: Source, now: Callable[[], datetime]) -> None:
-        self._servers = servers
-        self._maintenances = maintenances
-        self._racks = racks
-        self._now = now
-
-    def describe(self) -> Iterable[Metric]:
-        """Nothing is counted at registration."""
-        return []
-
-    def collect(self) -> Iterable[Metric]:
-        servers: Count[tuple[str, ...]] = Count(
-            (_pool(s), str((s.get("status") or {}).get("lifecycle"))) for s in self._servers.items()
-        )
-        yield gauge("servers", "Servers by pool and lifecycle.", ("pool", "lifecycle"), servers)
-        phases: Count[tuple[str, ...]] = Count()
-        blocked: Count[tuple[str, ...]] = Count()
-        oldest: dict[tuple[str, ...], float] = {}
-        for m in self._maintenances.items():
-            status = m.get("status") or {}
-            if status.get("phase") in FINAL_PHASES:
-                continue
-            pool = _pool(self._servers.get((m.get("spec") or {}).get("serverRef") or "") or {})
-            phase = (pool, str(status.get("phase") or "New"))
-            phases[phase] += 1
-            oldest[phase] = max(oldest.get(phase, 0.0), self._phase_age(m))
-            for kind in {str(b.get("kind")) for b in status.get("blockers") or ()}:
-                blocked[pool, kind] += 1
-        yield gauge("maintenances_active", "Maintenances that have not ended.", ("pool", "phase"), phases)
-        words = "How long the Maintenance that has been longest in a phase has been in it."
-        yield gauge("maintenance_oldest_phase_seconds", words, ("pool", "phase"), oldest)
-        words = "Maintenances that wait for something of that kind."
-        yield gauge("maintenances_blocked", words, ("pool", "blocker"), blocked)
-        states = Count(_bmc_state(s) for s in self._servers.items() if (s.get("spec") or {}).get("bmc"))
-        bmcs: dict[tuple[str, ...], float] = {(state,): states[state] for state in BMC_STATES}
-        yield gauge("bmcs", "Servers with a BMC, by how it answers.", ("state",), bmcs)
-        out = sum(_says_false(rack, "CacheAvailable") for rack in self._racks.items())
-        yield gauge("racks_with_cache_out", "Racks whose cache was taken out.", (), {(): out})
-
-    def _phase_age(self, maintenance: Json) -> float:
-        status = maintenance.get("status") or {}
-        began = maintenance["metadata"].get("creationTimestamp")
-        for entry in reversed(status.get("timeline") or ()):
-            if entry.get("phase") != status.get("phase"):
-                break
-            began = entry.get("time")
-        try:
-            return max(0.0, (self._now() - parse_time(str(began))).total_seconds())
-        except (TypeError, ValueError):
-            return 0.0
+def fleet_families(servers: Source, maintenances: Source, racks: Source, now: datetime) -> Iterable[Metric]:
+    """How many servers, Maintenances and caches are where."""
+    lifecycles: Count[tuple[str, ...]] = Count(
+        (_pool(s), str((s.get("status") or {}).get("lifecycle"))) for s in servers.items()
+    )
+    yield gauge("servers", "Servers by pool and lifecycle.", ("pool", "lifecycle"), lifecycles)
+    phases: Count[tuple[str, ...]] = Count()
+    blocked: Count[tuple[str, ...]] = Count()
+    oldest: Values = {}
+    for m in maintenances.items():
+        status = m.get("status") or {}
+        if status.get("phase") in FINAL_PHASES:
+            continue
+        pool = _pool(servers.get(spec_of(m).get("serverRef") or "") or {})
+        phase = (pool, str(status.get("phase") or "New"))
+        phases[phase] += 1
+        oldest[phase] = max(oldest.get(phase, 0.0), _phase_age(m, now))
+        for kind in {str(b.get("kind")) for b in status.get("blockers") or ()}:
+            blocked[pool, kind] += 1
+    yield gauge("maintenances_active", "Maintenances that have not ended.", ("pool", "phase"), phases)
+    words = "How long the Maintenance that has been longest in a phase has been in it."
+    yield gauge("maintenance_oldest_phase_seconds", words, ("pool", "phase"), oldest)
+    words = "Maintenances that wait for something of that kind."
+    yield gauge("maintenances_blocked", words, ("pool", "blocker"), blocked)
+    bmcs = Count(_bmc_state(s) for s in servers.items() if spec_of(s).get("bmc"))
+    yield gauge("bmcs", "Servers with a BMC, by how it answers.", ("state",), counts_of(bmcs, BMC_STATES))
+    out = sum(first_condition(rack, "CacheAvailable").get("status") == "False" for rack in racks.items())
+    yield gauge("racks_with_cache_out", "Racks whose cache was taken out.", (), {(): out})
 
 
-class BackendCollector(Collector):
+def _phase_age(maintenance: Json, now: datetime) -> float:
+    status = maintenance.get("status") or {}
+    began = maintenance["metadata"].get("creationTimestamp")
+    for entry in reversed(status.get("timeline") or ()):
+        if entry.get("phase") != status.get("phase"):
+            break
+        began = entry.get("time")
+    try:
+        return max(0.0, (now - parse_time(str(began))).total_seconds())
+    except (TypeError, ValueError):
+        return 0.0
+
+
+def images_by_state(images: Source, pools: Source, servers: Source) -> Iterable[Metric]:
+    """Images by whether a boot host has them; and those that are wanted and cannot be booted."""
+    available = {str(image["metadata"]["name"]): _available(image) for image in images.items()}
+    words = "Images by condition Available: whether a boot host has every file."
+    states = counts_of(Count(available.values()), ("True", "False", "Unknown"))
+    yield gauge("images", words, ("available",), states)
+    wanted = {str(spec_of(pool).get("imageRef") or "") for pool in pools.items()}
+    wanted |= {str((server.get("status") or {}).get("assignedImageRef") or "") for server in servers.items()}
+    missing: Values = {("Absent",): 0, ("Unavailable",): 0}
+    for name in wanted - {""}:
+        if available.get(name) != "True":
+            missing["Unavailable" if name in available else "Absent",] += 1
+    words = "Images that a NodePool or a Server names and that cannot be booted: no such Image, or no boot host has it."
+    yield gauge("images_missing", words, ("state",), missing)
+
+
+def _available(image: Json) -> str:
+    said = str(first_condition(image, "Available").get("status"))
+    return said if said in ("True", "False") else "Unknown"
+
+
+def backend_families(bulkheads: Iterable[Bulkhead]) -> Iterable[Metric]:
     """Which backends (slurmrestd…) are given up for a while, and how many calls to them are under way."""
-
-    def __init__(self, bulkheads: Callable[[], Iterable[Bulkhead]]) -> None:
-        self._bulkheads = bulkheads
-
-    def describe(self) -> Iterable[Metric]:
-        return []
-
-    def collect(self) -> Iterable[Metric]:
-        failing: dict[tuple[str, ...], float] = {}
-        count: dict[tuple[str, ...], float] = {}
-        calls: dict[tuple[str, ...], float] = {}
-        for bulkhead in self._bulkheads():
-            lanes = bulkhead.lanes()
-            open_ = sorted(_host(key) for key, lane in lanes.items() if lane.breaker != "Closed")
-            failing |= {(bulkhead.kind, host): 1 for host in open_[:MAX_BACKENDS]}
-            count[(bulkhead.kind,)] = len(open_)
-            calls[(bulkhead.kind,)] = sum(lane.calls for lane in lanes.values())
-        words = f"1 for a backend that is asked less often, as it has failed; of each kind {MAX_BACKENDS} at most."
-        yield gauge("backend_given_up", words, ("kind", "backend"), failing)
-        yield gauge("backends_given_up", "Backends that are asked less often, as they have failed.", ("kind",), count)
-        yield gauge("backend_calls", "Calls to backends that are under way.", ("kind",), calls)
+    failing: Values = {}
+    count: Values = {}
+    calls: Values = {}
+    for bulkhead in bulkheads:
+        lanes = bulkhead.lanes()
+        open_ = sorted(_host(key) for key, lane in lanes.items() if lane.breaker != "Closed")
+        failing |= {(bulkhead.kind, host): 1 for host in open_[:MAX_BACKENDS]}
+        count[(bulkhead.kind,)] = len(open_)
+        calls[(bulkhead.kind,)] = sum(lane.calls for lane in lanes.values())
+    words = f"1 for a backend that is asked less often, as it has failed; of each kind {MAX_BACKENDS} at most."
+    yield gauge("backend_given_up", words, ("kind", "backend"), failing)
+    yield gauge("backends_given_up", "Backends that are asked less often, as they have failed.", ("kind",), count)
+    yield gauge("backend_calls", "Calls to backends that are under way.", ("kind",), calls)
 
 
 def _host(url: str) -> str:
@@ -273,13 +247,9 @@ def _host(url: str) -> str:
         return url[:80]
 
 
-def _says_false(body: Json, condition: str) -> bool:
-    return any(each.get("status") == "False" for each in conditions_of(body, condition))
-
-
 def _bmc_state(server: Json) -> str:
     """What condition PoweredOn says of the BMC, as one of BMC_STATES."""
-    said = next(iter(conditions_of(server, "PoweredOn")), {})
+    said = first_condition(server, "PoweredOn")
     if said.get("reason") in BMC_STATES:
         return str(said["reason"])
     if said.get("reason") in NOT_ASKED:
@@ -314,25 +284,17 @@ class Meters:
         self.fleet = FleetMeter(self.registry, checks)
         self.rollouts = RolloutMeter(self.registry)
         self._groups = tuple(groups)
-        self._leads = Gauge(
-            f"{PREFIX}_leads",
-            "1 for each group of controllers that this replica leads, 0 for those that it stands by for.",
-            ("group",),
-            registry=self.registry,
-        )
+        words = "1 for each group of controllers that this replica leads, 0 for those that it stands by for."
+        self._leads = Gauge(f"{PREFIX}_leads", words, ("group",), registry=self.registry)
         born(self._leads, self._groups)
-        self._dropped_events = Counter(
-            f"{PREFIX}_events_dropped",
-            "Events that were not written: too many waited, or the API server did not take them.",
-            ("type",),
-            registry=self.registry,
-        )
+        words = "Events that were not written: too many waited, or the API server did not take them."
+        self._dropped_events = new_counter(self.registry, "events_dropped", words, ("type",))
         born(self._dropped_events, get_args(EventType))
         self._now = now
         self._lock = threading.Lock()
-        self._collectors: tuple[Collector, ...] = ()
+        self._collectors: tuple[FamiliesCollector, ...] = ()
         self._bulkheads: tuple[Bulkhead, ...] = ()
-        self.registry.register(BackendCollector(lambda: self._bulkheads))
+        self.registry.register(FamiliesCollector(lambda: backend_families(self._bulkheads)))
 
     def watch(self, *bulkheads: Bulkhead) -> None:
         """Tell of these from here, in place of those that were watched of the same kind."""
@@ -345,35 +307,32 @@ class Meters:
 
     def tell_of(self, process: Process, cluster: Cluster) -> None:
         """Tell of the parts of this process, and of the certificates by which it reaches the API server."""
-        self.registry.register(ProcessCollector(process))
+        self.registry.register(FamiliesCollector(lambda: process_families(process)))
         ends = {"api-server-ca": lambda: cluster.ca_pem, "client": lambda: cluster.client_certificate_pem}
-        self.registry.register(CertificateCollector(ends))
+        self.registry.register(FamiliesCollector(lambda: certificate_ends(ends)))
 
     def follow(
         self, servers: Source, maintenances: Source, pools: Source, racks: Source, images: Source | None = None
     ) -> None:
         """Count what is in these caches until `yield_lead`; one leader among all does."""
-        self._register(FleetCollector(servers, maintenances, racks, self._now), RolloutCollector(pools, self._now))
-        self._register(LateBootCollector(servers))
+        self._register(lambda: fleet_families(servers, maintenances, racks, self._now()))
+        self._register(lambda: rollout_families(pools, self._now()))
+        self._register(lambda: late_boots(servers))
         if images is not None:
-            self._register(ImageCollector(images, pools, servers))
+            self._register(lambda: images_by_state(images, pools, servers))
         self.fleet.follow(servers, pools)
         self.rollouts.follow(pools)
         self.outcomes.follow_servers(servers)
 
     def follow_network(self, servers: Source, attachments: Source, networks: Source, pools: Source) -> None:
         """The same of what makes tenant networks: VPCAttachments, DPUNetworks, NetworkPools."""
-        self._register(NetworkCollector(servers, attachments, networks, pools, self._now))
+        self._register(lambda: network_families(servers, attachments, networks, pools, self._now()))
 
-    def follow_certificates(self, requests: Source) -> None:
-        """The same of CertificateSigningRequests."""
-        self.outcomes.follow_certificates(requests)
-
-    def _register(self, *collectors: Collector) -> None:
+    def _register(self, families: Families) -> None:
+        collector = FamiliesCollector(families)
         with self._lock:
-            self._collectors += collectors
-            for collector in collectors:
-                self.registry.register(collector)
+            self._collectors += (collector,)
+            self.registry.register(collector)
 
     def yield_lead(self) -> None:
         """It no longer does: counts of the fleet would be stale."""
@@ -390,7 +349,3 @@ class Meters:
 
     def event_dropped(self, type_: EventType) -> None:
         self._dropped_events.labels(type_).inc()
-
-    def serve(self, address: str, port: int) -> int:
-        """Answer `GET /metrics` in the background; returns the port. Raises: OSError if it is taken."""
-        return serve_in_background(make_wsgi_app(self.registry), address, port).server_port

@@ -6,16 +6,15 @@ Reasons are those of conditions that our controllers write; beyond `MAX_REASONS`
 from __future__ import annotations
 
 from collections import Counter as Count
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Iterable
 from datetime import datetime
-from typing import Any, Final
+from typing import Final
 
 from prometheus_client.core import Metric
-from prometheus_client.registry import Collector
 
 from provisioner.api.machinery.meta import read_time
-from provisioner.cluster.series import gauge
-from provisioner.cluster.source import Source, conditions_of
+from provisioner.cluster.series import Values, counts_of, gauge
+from provisioner.cluster.source import Json, Source, first_condition, spec_of
 
 MAX_REASONS: Final = 60
 DPU_STATES: Final = ("Ready", "NotReady")
@@ -25,73 +24,55 @@ REFLECTOR_STATES: Final = ("Serving", "BgpdFailed", "BgpdMissing", "AddressTwice
 """Silent: it is in the NetworkPool's list, and has never said anything."""
 _PREFIX: Final = "Reflector."
 
-Json = Mapping[str, Any]
-Values = dict[tuple[str, ...], float]
+
+def network_families(
+    servers: Source, attachments: Source, networks: Source, pools: Source, now: datetime
+) -> Iterable[Metric]:
+    yield from _dpus(servers, networks)
+    yield from _waiting(attachments, now)
+    yield from _routes(networks, pools)
 
 
-class NetworkCollector(Collector):
-    def __init__(
-        self, servers: Source, attachments: Source, networks: Source, pools: Source, now: Callable[[], datetime]
-    ) -> None:
-        self._servers = servers
-        self._attachments = attachments
-        self._networks = networks
-        self._pools = pools
-        self._now = now
-
-    def describe(self) -> Iterable[Metric]:
-        return []
-
-    def collect(self) -> Iterable[Metric]:
-        yield from self._dpus()
-        yield from self._waiting()
-        yield from self._routes()
-
-    def _dpus(self) -> Iterable[Metric]:
-        cards = [server for server in self._servers.items() if _is_accepted_card(server.get("spec") or {})]
-        states = Count("Ready" if _condition(card, "Ready").get("status") == "True" else "NotReady" for card in cards)
-        words = "Accepted DPUs by whether they are Ready Nodes; the agent of one that is not enforces what it had last."
-        yield gauge("dpus", words, ("state",), {(state,): states[state] for state in DPU_STATES})
-        found = Count(_network_state(network) for network in self._networks.items())
-        words = "DPUNetworks by whether their DPU has confirmed what is wanted: Confirmed, Waiting, Never."
-        yield gauge("dpu_networks", words, ("state",), {(state,): found[state] for state in NETWORK_STATES})
-
-    def _waiting(self) -> Iterable[Metric]:
-        reasons: Values = {}
-        oldest: Values = {}
-        for attachment in self._attachments.items():
-            ready = _condition(attachment, "Ready")
-            reason = str(ready.get("reason") or "New")
-            key = (reason if (reason,) in reasons or len(reasons) < MAX_REASONS else "Other",)
-            reasons[key] = reasons.get(key, 0.0) + 1
-            since = read_time(ready.get("lastTransitionTime") or attachment["metadata"].get("creationTimestamp"))
-            if ready.get("status") != "True" and since is not None:
-                oldest[key] = max(oldest.get(key, 0.0), (self._now() - since).total_seconds())
-        yield gauge("attachments", "VPCAttachments by the reason of condition Ready.", ("reason",), reasons)
-        words = "How long the VPCAttachment has not been Ready that has waited longest."
-        yield gauge("attachment_oldest_wait_seconds", words, ("reason",), oldest)
-
-    def _routes(self) -> Iterable[Metric]:
-        exchanging = [network for network in self._networks.items() if (network.get("spec") or {}).get("evpn")]
-        said = Count(str(_condition(network, "RoutesExchanged").get("status") or "Unknown") for network in exchanging)
-        words = "DPUs whose routes go by EVPN, by condition RoutesExchanged of their DPUNetwork."
-        yield gauge("dpus_exchanging", words, ("exchanged",), {(s,): said[s] for s in ("True", "False", "Unknown")})
-        states: Count[str] = Count()
-        for pool in self._pools.items():
-            wanted = (pool.get("spec") or {}).get("routeDistribution") or {}
-            for address in wanted.get("reflectors") or () if wanted.get("type") == "EVPN" else ():
-                reason = str(_condition(pool, f"{_PREFIX}{address}").get("reason") or "Silent")
-                states[reason if reason in REFLECTOR_STATES else "Other"] += 1
-        words = "Route reflectors that the NetworkPool names, by what they last said."
-        yield gauge("reflectors", words, ("state",), {(state,): states[state] for state in REFLECTOR_STATES})
+def _dpus(servers: Source, networks: Source) -> Iterable[Metric]:
+    accepted = [server for server in servers.items() if spec_of(server).get("acceptance") == "Accepted"]
+    cards = [server for server in accepted if spec_of(server).get("dpu")]
+    states = Count("Ready" if first_condition(card, "Ready").get("status") == "True" else "NotReady" for card in cards)
+    words = "Accepted DPUs by whether they are Ready Nodes; the agent of one that is not enforces what it had last."
+    yield gauge("dpus", words, ("state",), counts_of(states, DPU_STATES))
+    found = Count(_network_state(network) for network in networks.items())
+    words = "DPUNetworks by whether their DPU has confirmed what is wanted: Confirmed, Waiting, Never."
+    yield gauge("dpu_networks", words, ("state",), counts_of(found, NETWORK_STATES))
 
 
-def _is_accepted_card(spec: Json) -> bool:
-    return bool(spec.get("dpu")) and spec.get("acceptance") == "Accepted"
+def _waiting(attachments: Source, now: datetime) -> Iterable[Metric]:
+    reasons: Values = {}
+    oldest: Values = {}
+    for attachment in attachments.items():
+        ready = first_condition(attachment, "Ready")
+        reason = str(ready.get("reason") or "New")
+        key = (reason if (reason,) in reasons or len(reasons) < MAX_REASONS else "Other",)
+        reasons[key] = reasons.get(key, 0.0) + 1
+        since = read_time(ready.get("lastTransitionTime") or attachment["metadata"].get("creationTimestamp"))
+        if ready.get("status") != "True" and since is not None:
+            oldest[key] = max(oldest.get(key, 0.0), (now - since).total_seconds())
+    yield gauge("attachments", "VPCAttachments by the reason of condition Ready.", ("reason",), reasons)
+    words = "How long the VPCAttachment has not been Ready that has waited longest."
+    yield gauge("attachment_oldest_wait_seconds", words, ("reason",), oldest)
 
 
-def _condition(body: Json, type_: str) -> Json:
-    return next(iter(conditions_of(body, type_)), {})
+def _routes(networks: Source, pools: Source) -> Iterable[Metric]:
+    exchanging = [network for network in networks.items() if spec_of(network).get("evpn")]
+    said = Count(str(first_condition(network, "RoutesExchanged").get("status") or "Unknown") for network in exchanging)
+    words = "DPUs whose routes go by EVPN, by condition RoutesExchanged of their DPUNetwork."
+    yield gauge("dpus_exchanging", words, ("exchanged",), counts_of(said, ("True", "False", "Unknown")))
+    states: Count[str] = Count()
+    for pool in pools.items():
+        wanted = spec_of(pool).get("routeDistribution") or {}
+        for address in wanted.get("reflectors") or () if wanted.get("type") == "EVPN" else ():
+            reason = str(first_condition(pool, f"{_PREFIX}{address}").get("reason") or "Silent")
+            states[reason if reason in REFLECTOR_STATES else "Other"] += 1
+    words = "Route reflectors that the NetworkPool names, by what they last said."
+    yield gauge("reflectors", words, ("state",), counts_of(states, REFLECTOR_STATES))
 
 
 def _network_state(network: Json) -> str:

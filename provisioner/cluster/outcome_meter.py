@@ -5,14 +5,16 @@ Reasons come from objects, which others write: whatever is none of those known h
 
 from __future__ import annotations
 
+from collections import Counter as Count
 from collections.abc import Iterable, Mapping
-from typing import Any, Final
+from typing import Final
 
-from prometheus_client import CollectorRegistry, Counter
+from prometheus_client import CollectorRegistry
+from prometheus_client.core import Metric
 
 from provisioner.api.servers.boot_stage import BOOT_STAGES, is_late
-from provisioner.cluster.series import PREFIX, born
-from provisioner.cluster.source import Source, conditions_of
+from provisioner.cluster.series import born, counts_of, gauge, new_counter
+from provisioner.cluster.source import Json, Source, conditions_of, spec_of
 
 OTHER: Final = "Other"
 STAGES: Final = tuple(stage for stage in BOOT_STAGES if stage != "Ready")
@@ -66,28 +68,16 @@ BMC_ERRORS: Final = (
 )
 """Reasons of condition PoweredOn for which a BMC could not be made use of (docs/runbook.md, BMCs)."""
 
-Json = Mapping[str, Any]
-
 
 class OutcomeMeter:
     """`follow` the caches anew for each leadership; what is there already was counted by who led before."""
 
     def __init__(self, registry: CollectorRegistry) -> None:
-        self._late = Counter(
-            f"{PREFIX}_boot_stage_timeouts",
-            "Boots that were found to be in a stage for longer than it may take.",
-            ("stage",),
-            registry=registry,
-        )
-        self._certificates = Counter(
-            f"{PREFIX}_certificates",
-            "Certificate requests of kubelets that were decided, by signer and outcome.",
-            ("signer", "outcome"),
-            registry=registry,
-        )
-        self._bmcs = Counter(
-            f"{PREFIX}_bmc_errors", "Looks at BMCs that failed, by how.", ("error",), registry=registry
-        )
+        words = "Boots that were found to be in a stage for longer than it may take."
+        self._late = new_counter(registry, "boot_stage_timeouts", words, ("stage",))
+        words = "Certificate requests of kubelets that were decided, by signer and outcome."
+        self._certificates = new_counter(registry, "certificates", words, ("signer", "outcome"))
+        self._bmcs = new_counter(registry, "bmc_errors", "Looks at BMCs that failed, by how.", ("error",))
         born(self._late, STAGES)
         born(self._certificates, SIGNERS.values(), CERTIFICATE_OUTCOMES)
         born(self._bmcs, BMC_ERRORS)
@@ -110,12 +100,18 @@ class OutcomeMeter:
             self._late.labels(stage).inc()
 
     def _request_changed(self, _key: str, old: Json | None, new: Json | None) -> None:
-        signer = SIGNERS.get(str(((new or {}).get("spec") or {}).get("signerName")))
+        signer = SIGNERS.get(str(spec_of(new).get("signerName")))
         if old is None or new is None or signer is None:
             return
         before, after = _decision(old), _decision(new)
         if before is None and after is not None:
             self._certificates.labels(signer, after).inc()
+
+
+def late_boots(servers: Source) -> Iterable[Metric]:
+    late = Count(stage for server in servers.items() if (stage := late_stage(server)) is not None)
+    words = "Servers whose boot has been in that stage for longer than it may, or was given up there."
+    yield gauge("boots_late", words, ("stage",), counts_of(late, STAGES))
 
 
 def late_stage(server: Json) -> str | None:

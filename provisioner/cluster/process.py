@@ -8,11 +8,13 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
-from typing import Final, Protocol
+from typing import Final
 
 from provisioner.api.machinery.wording import quantity
-from provisioner.cluster.controller import ReconcileObserver
+from provisioner.cluster.controller import Controller
 from provisioner.cluster.health.checks import Check, HealthVerdict, ill, well
+from provisioner.cluster.informer import Informer
+from provisioner.cluster.leader import LeaderElector
 
 ELECTION_SECONDS: Final = 120.0
 """An election turns every 2 s, and waits 5 s for an answer; a leadership that ends has 35 s for its work under way."""
@@ -22,74 +24,35 @@ ANSWER_SECONDS: Final = 60.0
 """A Lease is asked for, or renewed, every 2 s."""
 
 
-class Elector(Protocol):
-    name: str
-
-    @property
-    def leads(self) -> bool: ...
-    def turned_seconds(self) -> float: ...
-
-
-class FollowedQueue(Protocol):
-    def __len__(self) -> int: ...
-    def oldest_seconds(self) -> float: ...
-    def standing_seconds(self) -> float: ...
-
-
-class FollowedWorker(Protocol):
-    @property
-    def name(self) -> str: ...
-    @property
-    def queue(self) -> FollowedQueue: ...
-    def observe(self, observer: ReconcileObserver) -> None: ...
-    def dead_workers(self) -> int: ...
-    def longest_seconds(self) -> float: ...
-
-
-class FollowedCache(Protocol):
-    failures: int
-    lists: int
-
-    @property
-    def kind(self) -> str: ...
-    @property
-    def has_synced(self) -> bool: ...
-    @property
-    def is_dead(self) -> bool: ...
-    def __len__(self) -> int: ...
-    def turned_seconds(self) -> float: ...
-    def heard_seconds(self) -> float: ...
-
-
 class Process:
     """The parts of one process. `answered_ago`: seconds since the API server last answered; None if it never did."""
 
     def __init__(self, answered_ago: Callable[[], float | None]) -> None:
         self._answered_ago = answered_ago
-        self._electors: tuple[Elector, ...] = ()
-        self._controllers: tuple[FollowedWorker, ...] = ()
-        self._caches: tuple[FollowedCache, ...] = ()
+        self._electors: tuple[LeaderElector, ...] = ()
+        self._controllers: tuple[Controller, ...] = ()
+        self._caches: tuple[Informer, ...] = ()
         self._may_act = False
 
     @property
-    def controllers(self) -> tuple[FollowedWorker, ...]:
+    def controllers(self) -> tuple[Controller, ...]:
         """Those that work now: none on a standby."""
         return self._controllers
 
     @property
-    def caches(self) -> tuple[FollowedCache, ...]:
+    def caches(self) -> tuple[Informer, ...]:
         return self._caches
 
     def may_act(self) -> None:
         """The API server has said that the process may do what it is for."""
         self._may_act = True
 
-    def stand(self, elector: Elector) -> None:
+    def stand(self, elector: LeaderElector) -> None:
         """It stands for election, for as long as it runs."""
         self._electors = (*(each for each in self._electors if each.name != elector.name), elector)
 
     @contextmanager
-    def following(self, caches: Sequence[FollowedCache]) -> Iterator[None]:
+    def following(self, caches: Sequence[Informer]) -> Iterator[None]:
         """It keeps these meanwhile."""
         self._caches = tuple(caches)
         try:
@@ -98,7 +61,7 @@ class Process:
             self._caches = ()
 
     @contextmanager
-    def working(self, controllers: Sequence[FollowedWorker]) -> Iterator[None]:
+    def working(self, controllers: Sequence[Controller]) -> Iterator[None]:
         """These work meanwhile: not before the caches are complete, which an API server that is away puts off."""
         self._controllers = tuple(controllers)
         try:

@@ -9,9 +9,7 @@ from typing import Any, Final
 from provisioner.cluster.client import Cluster
 from provisioner.cluster.events import CLUSTER_SCOPED_NAMESPACE
 from provisioner.cluster.resources import EVENTS
-from provisioner.cluster.trim import IDENTITY, VALUE_LETTERS, picked
-
-Object = dict[str, Any]
+from provisioner.cluster.trim import IDENTITY, VALUE_LETTERS, Object, picked
 
 MOST: Final = 200
 """Of the Events about one object."""
@@ -29,7 +27,7 @@ class RecentEvents:
     left_out: int = 0
 
 
-def read_events(cluster: Cluster, name: str, *, most: int = MOST) -> RecentEvents:
+def read_events(cluster: Cluster, name: str) -> RecentEvents:
     """Those of the Server, the Node and other objects without a namespace that bear `name`.
 
     Raises: Refused if they may not be read, Retryable.
@@ -38,13 +36,13 @@ def read_events(cluster: Cluster, name: str, *, most: int = MOST) -> RecentEvent
     seen: set[str] = set()
 
     def keep_newest() -> list[str]:
-        return sorted(found, key=lambda key: event_time(found[key]))[-most:]
+        return sorted(found, key=lambda key: event_time(found[key]))[-MOST:]
 
     def take(event: Object) -> None:
         key = str(event["metadata"].get("uid") or event["metadata"]["name"])
         seen.add(key)
         found[key] = trim_event(event)
-        if len(found) >= 2 * most:
+        if len(found) >= 2 * MOST:
             kept = {key: found[key] for key in keep_newest()}
             found.clear()
             found.update(kept)

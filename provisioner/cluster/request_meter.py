@@ -10,10 +10,10 @@ import time
 from collections.abc import Callable
 from typing import Final
 
-from prometheus_client import CollectorRegistry, Counter, Histogram
+from prometheus_client import CollectorRegistry
 
 from provisioner.cluster.request_name import VERBS
-from provisioner.cluster.series import PREFIX, born
+from provisioner.cluster.series import born, new_counter, new_histogram
 
 CODES: Final = ("2xx", "401", "403", "404", "409", "429", "4xx", "5xx", "none")
 """Classes of answers; those of which an operator wants to know apart are named. `none`: there was no answer."""
@@ -43,19 +43,10 @@ class RequestMeter:
         self._lock = threading.Lock()
         self._known: set[tuple[str, str]] = set()
         self._answered: float | None = None
-        self._requests = Counter(
-            f"{PREFIX}_api_requests",
-            "Requests to the API server, by what was asked and the class of the answer; none: there was no answer.",
-            ("verb", "resource", "code"),
-            registry=registry,
-        )
-        self._seconds = Histogram(
-            f"{PREFIX}_api_request_seconds",
-            "How long the API server took to answer, those requests included that got no answer.",
-            ("verb", "resource"),
-            buckets=SECONDS,
-            registry=registry,
-        )
+        words = "Requests to the API server, by what was asked and the class of the answer; none: there was no answer."
+        self._requests = new_counter(registry, "api_requests", words, ("verb", "resource", "code"))
+        words = "How long the API server took to answer, those requests included that got no answer."
+        self._seconds = new_histogram(registry, "api_request_seconds", words, ("verb", "resource"), SECONDS)
 
     def seen(self, verb: str, resource: str, status: int | None, seconds: float) -> None:
         """One request is over. `status`: of HTTP; None if there was no answer."""

@@ -1,18 +1,17 @@
 """What is measured of rollouts, from what the rollout writes into the status of NodePools.
 
-`RolloutMeter` counts what changes: rollouts that began, ended, stopped themselves. `RolloutCollector` tells at each
+`RolloutMeter` counts what changes: rollouts that began, ended, stopped themselves. `rollout_families` tells at each
 scrape where each pool is. All of it is by pool; of a job or a server nothing is named.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator
 from datetime import datetime
 from typing import Any, Final, get_args, get_type_hints
 
-from prometheus_client import CollectorRegistry, Counter
+from prometheus_client import CollectorRegistry
 from prometheus_client.core import Metric
-from prometheus_client.registry import Collector
 
 from provisioner.api import NodePool
 from provisioner.api.machinery.codec import decode_shared
@@ -21,31 +20,23 @@ from provisioner.api.machinery.errors import ProvisionerError
 from provisioner.api.machinery.meta import read_time
 from provisioner.api.pools.node_pool import NodePoolStatus
 from provisioner.api.pools.rollout_status import RolloutOutcome, RolloutStage, RolloutStop
-from provisioner.cluster.series import PREFIX, born, gauge
-from provisioner.cluster.source import Source
+from provisioner.cluster.series import Values, born, gauge, new_counter
+from provisioner.cluster.source import Json, Source
 
 OUTCOMES: Final = get_args(RolloutOutcome)
 STAGES: Final = get_args(RolloutStage)
 STOP_REASONS: Final = get_args(get_type_hints(RolloutStop)["reason"])
-
-Json = Mapping[str, Any]
-Values = dict[tuple[str, ...], float]
 
 
 class RolloutMeter:
     """Counts of rollouts; `follow` the pools anew for each leadership."""
 
     def __init__(self, registry: CollectorRegistry) -> None:
-        self._started = Counter(f"{PREFIX}_rollouts_started", "Rollouts that began.", ("pool",), registry=registry)
-        self._ended = Counter(
-            f"{PREFIX}_rollouts_ended",
-            "Rollouts that are over, by how: all servers had the image, or another image took its place.",
-            ("pool", "outcome"),
-            registry=registry,
-        )
-        self._stopped = Counter(
-            f"{PREFIX}_rollouts_stopped", "Rollouts that stopped themselves.", ("pool", "reason"), registry=registry
-        )
+        self._started = new_counter(registry, "rollouts_started", "Rollouts that began.", ("pool",))
+        words = "Rollouts that are over, by how: all servers had the image, or another image took its place."
+        self._ended = new_counter(registry, "rollouts_ended", words, ("pool", "outcome"))
+        words = "Rollouts that stopped themselves."
+        self._stopped = new_counter(registry, "rollouts_stopped", words, ("pool", "reason"))
 
     def follow(self, pools: Source) -> None:
         """Count what changes from now on; what is there already was counted by who led before."""
@@ -72,30 +63,21 @@ class RolloutMeter:
                 self._ended.labels(name, str(record.get("outcome"))).inc()
 
 
-class RolloutCollector(Collector):
-    """Where each pool is on its way to its image, told when Prometheus asks."""
+def rollout_families(pools: Source, now: datetime) -> Iterable[Metric]:
+    """Where each pool is on its way to its image."""
+    readable = list(_readable(pools))
+    yield from _servers(readable)
+    yield from _progress(readable)
+    yield from _jobs(readable)
+    yield from _times(readable, now)
 
-    def __init__(self, pools: Source, now: Callable[[], datetime]) -> None:
-        self._pools = pools
-        self._now = now
 
-    def describe(self) -> Iterable[Metric]:
-        """Nothing is told at registration."""
-        return []
-
-    def collect(self) -> Iterable[Metric]:
-        pools = list(self._readable())
-        yield from _servers(pools)
-        yield from _progress(pools)
-        yield from _jobs(pools)
-        yield from _times(pools, self._now())
-
-    def _readable(self) -> Iterator[NodePool]:
-        for body in self._pools.items():
-            try:
-                yield decode_shared(NodePool, body)
-            except ProvisionerError:
-                continue
+def _readable(pools: Source) -> Iterator[NodePool]:
+    for body in pools.items():
+        try:
+            yield decode_shared(NodePool, body)
+        except ProvisionerError:
+            continue
 
 
 def _servers(pools: Iterable[NodePool]) -> Iterator[Metric]:

@@ -13,6 +13,8 @@ from provisioner.api.machinery.meta import Resource
 R = TypeVar("R", bound=Resource)
 T = TypeVar("T")
 Object = dict[str, Any]
+Json = Mapping[str, Any]
+"""The same, to be read only."""
 Watcher = Callable[[str, Object | None, Object | None], None]
 """Called with key, old and new; old None: it appeared; new None: it is gone."""
 
@@ -123,6 +125,11 @@ def conditions_of(body: Mapping[str, Any] | None, *types: str) -> list[Mapping[s
     if not isinstance(found, list):
         return []
     return [each for each in found if isinstance(each, dict) and (not types or each.get("type") in types)]
+
+
+def first_condition(body: Mapping[str, Any] | None, type_: str) -> Mapping[str, Any]:
+    """The condition of that type in an object's JSON; empty if it has none."""
+    return next(iter(conditions_of(body, type_)), {})
 
 
 def is_true_in(body: Mapping[str, Any] | None, type_: str) -> bool:

@@ -15,7 +15,7 @@ machine, rewrites the rest alone.
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Iterable
+from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Any, Final
 
@@ -87,11 +87,6 @@ def read_begun(crd: Object) -> Begun | None:
     return begun if stands else None
 
 
-def still_to_write(items: Iterable[Object], begun: Begun) -> list[Object]:
-    """What of `items` may be stored in an older version, as name, namespace, uid and resourceVersion."""
-    return [item for item in items if int(item["resourceVersion"]) <= begun.since]
-
-
 def migrate(
     cluster: Cluster,
     name: str,
@@ -116,7 +111,8 @@ def migrate(
         return progress
     type_ = _type_of(crd)
     begun = read_begun(crd) or _begin(cluster, crd, type_, settle_seconds, sleep)
-    waiting = still_to_write(cluster.list(type_, trim=_name_of).items, begun)
+    listed = cluster.list(type_, trim=_name_of).items
+    waiting = [named for named in listed if int(named["resourceVersion"]) <= begun.since]
     progress.total = len(waiting)
     for named in waiting:
         _rewrite(cluster, type_, named, progress, sleep)

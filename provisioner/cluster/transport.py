@@ -18,9 +18,8 @@ from urllib.parse import urlencode
 
 import structlog
 import urllib3
-import yaml
 
-from provisioner.api.machinery.errors import NeedsHuman, Retryable
+from provisioner.api.machinery.errors import Retryable
 from provisioner.cluster.access import Access
 from provisioner.cluster.bounded_json import OBJECT_BYTES, read_list
 from provisioner.cluster.failures import Expired, Oversized, raise_failure
@@ -81,35 +80,17 @@ class Transport:
 
     def __init__(
         self,
-        configuration: Any,
+        access: Access,
         *,
         user_agent: str,
         as_user: str | None = None,
         as_groups: Sequence[str] = (),
         meter: RequestObserver | None = None,
     ) -> None:
-        self._access = configuration if isinstance(configuration, Access) else Access(lambda: configuration)
+        self._access = access
         self._user_agent = user_agent
         self._as_user, self._as_groups = as_user, tuple(as_groups)
         self._meter = meter
-
-    @classmethod
-    def connect(
-        cls,
-        kubeconfig: Path | None,
-        *,
-        user_agent: str,
-        context: str | None = None,
-        as_user: str | None = None,
-        as_groups: Sequence[str] = (),
-        meter: RequestObserver | None = None,
-    ) -> Transport:
-        """From `kubeconfig`; without one, from the pod's service account. Raises: NeedsHuman if neither is usable.
-
-        A kubeconfig that changes, or a file that it names, is read again: see `Access`.
-        """
-        access = Access(lambda: _load(kubeconfig, context), kubeconfig)
-        return cls(access, user_agent=user_agent, as_user=as_user, as_groups=as_groups, meter=meter)
 
     def acting_as(self, user: str) -> Transport:
         """The same connections, each request as `user`: for who may impersonate it."""
@@ -258,22 +239,3 @@ class Transport:
         if token:
             headers["Authorization"] = token
         return headers
-
-
-def _load(kubeconfig: Path | None, context: str | None) -> Any:
-    from kubernetes import config
-    from kubernetes.client import Configuration
-
-    configuration = Configuration()
-    try:
-        if kubeconfig is not None:
-            load: Any = config.load_kube_config
-            load(config_file=str(kubeconfig), context=context, client_configuration=configuration)
-        else:
-            load = config.load_incluster_config
-            load(client_configuration=configuration)
-    except (config.ConfigException, OSError, ValueError, TypeError, AttributeError, yaml.YAMLError) as error:
-        where = f"kubeconfig {kubeconfig}" if kubeconfig else "the pod's service account"
-        message = f"no access to the cluster by {where}: {error}"
-        raise NeedsHuman(message, hint="name a kubeconfig that exists") from error
-    return configuration

@@ -107,11 +107,6 @@ class WorkQueue:
         with self._changed:
             self._failures.pop(key, None)
 
-    def failures(self, key: str) -> int:
-        """How often `key` failed in a row."""
-        with self._changed:
-            return self._failures.get(key, 0)
-
     def get(self, timeout: float | None = None) -> str | None:
         """The next key, to be handed back by `done`; None after `timeout` seconds or when the queue is shut down."""
         deadline = None if timeout is None else self._clock() + timeout

@@ -51,12 +51,8 @@ class Lanes:
 
     def enter(self, key: str) -> None:
         """Go on if this is the thread of `key`. Raises: NeedsLane."""
-        if not self.holds(key):
+        if _current.get() != (id(self), key):
             raise NeedsLane(self, key)
-
-    def holds(self, key: str) -> bool:
-        """Whether this is the thread of `key`."""
-        return _current.get() == (id(self), key)
 
     def submit(self, key: str, work: Work) -> None:
         """Raises: NoRoom if there are too many lanes, or no thread for one."""
@@ -75,10 +71,6 @@ class Lanes:
                     del self._queues[key]
                     raise NoRoom(f"{self._kind} at {key} is not asked: {error}", after_seconds=5.0) from error
             self._queues[key].put(work)
-
-    def threads(self) -> int:
-        with self._lock:
-            return len(self._queues)
 
     def _serve(self, key: str) -> None:
         _current.set((id(self), key))

@@ -66,10 +66,6 @@ class Watchdog:
         elif watch.ends < math.inf:
             self.enqueue(watch, watch.ends)
 
-    def waiting(self) -> int:
-        with self.changed:
-            return len(self._due)
-
     def restart(self) -> None:
         """In a child process: the thread stayed with its parent."""
         self.changed, self._thread = threading.Condition(threading.Lock()), None

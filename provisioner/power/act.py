@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from typing import Final
 
 from provisioner.api.servers.server import BMC, Architecture, Server
-from provisioner.power.bmc.power_controller import BmcUnreachable, ObservedPower, OverrideEnabled, PowerController
+from provisioner.power.bmc.power_controller import BmcUnreachable, ObservedPower, PowerController
 from provisioner.power.decide import (
     Action,
     AskToShutDown,
@@ -37,7 +37,6 @@ class PowerSettings:
     """
 
     http_boot_uris: Mapping[Architecture, str] = field(default_factory=dict)
-    override_enabled: OverrideEnabled = "Once"
     poll_seconds: float = 10.0
     off_seconds: float = 2.0
     workers: Mapping[QueueName, int] = field(default_factory=lambda: dict(WORKERS))
@@ -108,9 +107,9 @@ class BmcActions:
             http = action.override == "UefiHttp"
             uri = self._settings.http_boot_uris.get(server.spec.architecture) if http else None
             confirm()
-            taken = bmc.set_boot_override(self._settings.override_enabled, action.override, uri)
+            taken = bmc.set_boot_override(action.override, uri)
             source = f"{action.override} from {taken}" if taken else action.override
-            words = f"the boot override is {source}, {self._settings.override_enabled}"
+            words = f"the boot override is {source}, Once"
         confirm()  # the BMC may have taken its time over the override
         try:
             if action.power == "Reset":

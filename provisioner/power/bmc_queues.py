@@ -9,7 +9,8 @@ from __future__ import annotations
 import threading
 import time
 from collections.abc import Callable, Mapping
-from typing import Final, Protocol
+from functools import partial
+from typing import Final
 
 import structlog
 
@@ -37,13 +38,11 @@ NAMES: Final[Mapping[QueueName, str]] = {
 }
 
 
-class ReconcileVisit(Protocol):
-    """Brings a server closer to what is wanted, as `Reconcile` does, and keeps the account of the visit.
+ReconcileVisit = Callable[[str, Visit], float | None]
+"""Brings a server closer to what is wanted, as `Reconcile` does, and keeps the account of the visit.
 
-    Raises: LookOverdue; BmcUnreachable, after it was recorded.
-    """
-
-    def __call__(self, key: str, visit: Visit) -> float | None: ...
+Raises: LookOverdue; BmcUnreachable, after it was recorded.
+"""
 
 
 class _BmcQueue(Controller):
@@ -82,7 +81,7 @@ class BmcQueues:
         self._on_end = on_end
         self._ended = 0
         self._queues: dict[QueueName, Controller] = {
-            name: _BmcQueue(NAMES[name], self._visitor(name), workers=count, on_end=self._queue_ended)
+            name: _BmcQueue(NAMES[name], partial(self._visit, name), workers=count, on_end=self._queue_ended)
             for name, count in workers.items()
         }
 
@@ -97,12 +96,6 @@ class BmcQueues:
             standing = self._standings.setdefault(key, BmcQueueState(first, at=self._clock()))
         self._queues[standing.queue].queue.add(key)
 
-    def counts(self) -> dict[QueueName, int]:
-        """How many servers are in each queue."""
-        with self._lock:
-            queues = [standing.queue for standing in self._standings.values()]
-        return {name: queues.count(name) for name in self._queues}
-
     def _queue_ended(self) -> None:
         with self._lock:
             self._ended += 1
@@ -110,18 +103,9 @@ class BmcQueues:
         if last:
             self._on_end()
 
-    def _visitor(self, name: QueueName) -> Reconcile:
-        def visit(key: str) -> float | None:
-            return self._visit(name, key)
-
-        return visit
-
-    def _standing_of(self, key: str) -> BmcQueueState:
-        with self._lock:
-            return self._standings.setdefault(key, BmcQueueState(at=self._clock()))
-
     def _visit(self, name: QueueName, key: str) -> float | None:
-        before = self._standing_of(key)
+        with self._lock:
+            before = self._standings.setdefault(key, BmcQueueState(at=self._clock()))
         if before.queue != name:
             # It changed queues while it waited in this one, or was asked for once more while it was looked at. A BMC is
             # spoken to by one thread at a time; that of the unreachable knows when to come back to it.

@@ -14,26 +14,23 @@ from provisioner.cluster.controller import Controller
 from provisioner.cluster.events import Events
 from provisioner.cluster.informer import Informer
 from provisioner.cluster.source import conditions_of
-from provisioner.power.act import BmcActions, PowerSettings
+from provisioner.power.act import BmcActions
+from provisioner.power.act import PowerSettings as PowerSettings
 from provisioner.power.bmc.pool import BmcPool
 from provisioner.power.bmc_queues import BmcQueues
 from provisioner.power.preflight import Preflight
 from provisioner.power.reconcile import ServerPowerReconciler
-from provisioner.power.record import MANAGER, Record
+from provisioner.power.record import Record
 from provisioner.power.standing import recorded
-
-__all__ = ["MANAGER", "PowerSettings", "build_power_controllers"]
 
 
 def build_power_controllers(
     cluster: Cluster,
     servers: Informer,
     recorder: Events,
-    settings: PowerSettings | None = None,
+    settings: PowerSettings,
     *,
     now: Callable[[], datetime] = lambda: datetime.now(UTC),
-    clock: Callable[[], float] = time.monotonic,
-    jitter: Callable[[], float] = random.random,
     pool: BmcPool | None = None,
     stop: threading.Event | None = None,
 ) -> list[Controller]:
@@ -41,18 +38,17 @@ def build_power_controllers(
 
     `stop` ends the leadership: once it is set no BMC is told anything any more, also by work that is under way.
     """
-    settings = settings or PowerSettings()
 
     def spread(seconds: float) -> float:
-        # ±20 %, so that the servers of a rack do not stay in step.
-        return seconds * (0.8 + 0.4 * jitter())
+        # So that the servers of a rack do not stay in step.
+        return seconds * random.uniform(0.8, 1.2)  # noqa: S311
 
-    pool = pool or BmcPool(cluster, clock=clock)
+    pool = pool or BmcPool(cluster, clock=time.monotonic)
     preflight = Preflight(cluster, stop, now=now)
     record = Record(cluster, recorder, now=now)
     act = BmcActions(settings, record, preflight)
     power = ServerPowerReconciler(cluster, servers, pool, act, record, settings, now=now, spread=spread)
-    queues = BmcQueues(power.reconcile, workers=settings.workers, spread=spread, on_end=pool.close, clock=clock)
+    queues = BmcQueues(power.reconcile, workers=settings.workers, spread=spread, on_end=pool.close)
 
     def on_change(key: str, old: Mapping[str, Any] | None, new: Mapping[str, Any] | None) -> None:
         if old is None or new is None or _concern(old) != _concern(new):

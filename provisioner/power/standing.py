@@ -18,7 +18,7 @@ from dataclasses import dataclass, replace
 from typing import Any, Final, Literal
 
 from provisioner.api.machinery.backoff import backoff_seconds, unspread
-from provisioner.cluster.source import conditions_of
+from provisioner.cluster.source import first_condition
 
 QueueName = Literal["New", "Prompt", "Slow", "Unreachable"]
 
@@ -52,7 +52,7 @@ class BmcQueueState:
 
 def recorded(server: Mapping[str, Any]) -> QueueName:
     """Where a Server begins with a new controller: in the queue where the one before has said that it is."""
-    reason = next((one.get("reason") for one in conditions_of(server, "PoweredOn")), None)
+    reason = first_condition(server, "PoweredOn").get("reason")
     if reason in _UNREACHABLE_REASONS:
         return "Unreachable"
     return "Slow" if reason == SLOW_REASON else "New"

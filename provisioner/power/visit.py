@@ -10,7 +10,6 @@ from provisioner.outbound.deadline import OutboundFailed, bounded_call
 from provisioner.power.bmc.power_controller import (
     BmcUnreachable,
     ObservedPower,
-    OverrideEnabled,
     OverrideTarget,
     PowerController,
 )
@@ -74,11 +73,9 @@ class Timed:
         with self._visit.waiting():
             return self._bmc.get_power_state()
 
-    def set_boot_override(
-        self, enabled: OverrideEnabled, target: OverrideTarget, http_boot_uri: str | None = None
-    ) -> str | None:
+    def set_boot_override(self, target: OverrideTarget, http_boot_uri: str | None = None) -> str | None:
         with self._visit.waiting():
-            return self._bmc.set_boot_override(enabled, target, http_boot_uri)
+            return self._bmc.set_boot_override(target, http_boot_uri)
 
     def power_on(self) -> None:
         with self._visit.waiting():

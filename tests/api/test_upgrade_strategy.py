@@ -31,7 +31,7 @@ class TrialStatus:
 
 @dataclass(frozen=True, kw_only=True)
 class Trial(Resource):
-    KIND: ClassVar[Kind] = Kind(kind="Trial", plural="trials", short="trial", description="A kind with a strategy.")
+    KIND: ClassVar[Kind] = Kind(kind="Trial", short="trial", description="A kind with a strategy.")
     metadata: ObjectMeta
     spec: TrialSpec
     status: TrialStatus = TrialStatus()

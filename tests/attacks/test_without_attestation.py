@@ -37,7 +37,7 @@ from provisioner.join.admission.tpm.firmware import learned_profile, measurement
 from provisioner.rules.rate import Rate
 from tests.attestation.fake_tpm import FakeTpm, attest, attestation_area
 from tests.attestation.firmware_log import BootParts, LoggedEvent, a_boot, pcr_values, program, sha256, write_log
-from tests.attestation.machine import FIRMWARE, NOW, FakeMachine, a_challenge, digest_of, expected_boot
+from tests.attestation.machine import FIRMWARE, NOW, FakeMachine, a_challenge, expected_boot
 from tests.attestation.real_tpm import AK_ATTRIBUTES, OWNER
 from tests.attestation.test_endorsement import authority, leaf
 from tests.join import samples
@@ -304,7 +304,7 @@ ATTACKS = {
         first_that_is_shown,
         {
             f"{VERIFIER}_authority": lambda *_: "anybody",
-            f"{JUDGE}check_certificates": lambda *_: Vouched("anybody", digest_of(bytes(32))),
+            f"{JUDGE}check_certificates": lambda *_: Vouched("anybody"),
         },
     ),
     "a certificate of a stranger that calls itself the vendor": Attack(

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Callable, Mapping
 from datetime import UTC, datetime
 from typing import Final
@@ -9,6 +10,7 @@ from typing import Final
 from provisioner.api.machinery.values import SecretBytes, Sha256Digest
 from provisioner.attestation.boot import ExpectedBoot
 from provisioner.attestation.challenge import (
+    KEY_BYTES,
     QUOTED_PCRS,
     ChallengeBinding,
     ChallengeKeys,
@@ -37,7 +39,13 @@ from tests.attestation.firmware_log import (
 )
 
 NOW: Final = datetime(2026, 11, 25, 12, 0, tzinfo=UTC)
-KEYS: Final = ChallengeKeys.generate()
+
+
+def new_keys(previous: SecretBytes | None = None) -> ChallengeKeys:
+    return ChallengeKeys(SecretBytes(os.urandom(KEY_BYTES)), previous)
+
+
+KEYS: Final = new_keys()
 
 
 def digest_of(raw: bytes) -> Sha256Digest:

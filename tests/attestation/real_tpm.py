@@ -42,7 +42,7 @@ def ek_template(kind: str) -> bytes:
         part: RsaPart | EccPart = RsaPart(STORAGE, NO_SCHEME, 2048, 0, bytes(256))
     else:
         part = EccPart(STORAGE, NO_SCHEME, Curve.NIST_P256, NO_SCHEME, bytes(32), bytes(32))
-    return PublicArea(Algorithm.SHA256, EK_ATTRIBUTES, POLICY_A, part).marshal()
+    return PublicArea(Algorithm.SHA256, EK_ATTRIBUTES, POLICY_A, part).marshalled
 
 
 def ak_template(kind: str, attributes: Attribute = AK_ATTRIBUTES) -> bytes:
@@ -51,7 +51,7 @@ def ak_template(kind: str, attributes: Attribute = AK_ATTRIBUTES) -> bytes:
         part: RsaPart | EccPart = RsaPart(none, Scheme(Algorithm.RSASSA, Algorithm.SHA256), 2048, 0, b"")
     else:
         part = EccPart(none, Scheme(Algorithm.ECDSA, Algorithm.SHA256), Curve.NIST_P256, NO_SCHEME, b"", b"")
-    return PublicArea(Algorithm.SHA256, attributes, b"", part).marshal()
+    return PublicArea(Algorithm.SHA256, attributes, b"", part).marshalled
 
 
 @dataclass(frozen=True)

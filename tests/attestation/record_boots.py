@@ -6,6 +6,7 @@ Writes event logs, and what they are of, into tests/attestation/recorded. Each b
 from __future__ import annotations
 
 import argparse
+import hashlib
 import json
 import re
 import sys
@@ -17,7 +18,6 @@ from lab.cli.parts import demo_state
 from lab.machine.machine import Firmware
 from lab.tools import Tools, obtain_tools
 from provisioner.attestation.authenticode import authenticode_sha256
-from provisioner.attestation.measurements import initrd_sha256
 from tests.attestation.bare_boot import ARGUMENTS, BareBoot
 
 RECORDED: Final = Path(__file__).parent / "recorded"
@@ -43,7 +43,7 @@ def main() -> int:
                 told = bare.boot(network, by_http=by_http)
             found["boots"][name] = {"pcrs": {str(pcr): value for pcr, value in told.pcrs.items()}}
             (RECORDED / f"{name}.eventlog").write_bytes(told.event_log)
-            found["initrd"] = initrd_sha256(bare.initramfs())
+            found["initrd"] = f"sha256:{hashlib.sha256(bare.initramfs()).hexdigest()}"
     found["kernelName"], found["arguments"] = "vmlinuz", ARGUMENTS
     found["kernel"] = authenticode_sha256(options.kernel.read_bytes())
     found["ipxe"] = authenticode_sha256(tools.path("/usr/lib/ipxe/snponly.efi").read_bytes())

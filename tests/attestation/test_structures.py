@@ -11,7 +11,7 @@ from datetime import UTC, datetime
 from typing import Any
 
 import pytest
-from hypothesis import example, given, settings
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from provisioner.api.machinery.errors import Refused
@@ -22,7 +22,6 @@ from provisioner.attestation.event_log.parse import Event, parse_event_log
 from provisioner.attestation.event_log.words import LONGEST_WORDS, describe
 from provisioner.attestation.judge import EvidenceRefused, parse_keys
 from provisioner.attestation.keys import _POLICY_A, _POLICY_B, check_attestation_key, check_endorsement_key
-from provisioner.attestation.measurements import FirmwareMeasurements
 from provisioner.attestation.quote import verify_signature
 from provisioner.attestation.tpm.algorithms import Algorithm, Attribute, Curve
 from provisioner.attestation.tpm.attest import parse_quote
@@ -41,16 +40,14 @@ QUOTE = attest(bytes(32), zeros())
 @pytest.mark.parametrize("tpm", [ECC, RSA])
 def test_a_public_area_is_read_written_and_named(tpm: FakeTpm) -> None:
     for public in (tpm.endorsement, tpm.attestation):
-        assert parse_public(public.marshal()) == public
-        assert public.name() == b"\0\x0b" + hashlib.sha256(public.marshal()).digest()
-    assert tpm.attestation.public_key() == tpm.attestation_key.public_key()
+        assert parse_public(public.marshalled) == public
+        assert public.name() == b"\0\x0b" + hashlib.sha256(public.marshalled).digest()
+    assert tpm.attestation.public_key == tpm.attestation_key.public_key()
 
 
 def test_a_quote_is_read_as_the_tpm_wrote_it() -> None:
     quote = parse_quote(QUOTE)
-    assert (quote.clock.clock_ms, quote.clock.reset_count, quote.clock.restart_count) == (123_456, 7, 2)
-    assert quote.clock.safe
-    assert quote.firmware_version == 0x20200706
+    assert (quote.clock.reset_count, quote.clock.restart_count) == (7, 2)
     assert quote.selection == ((Algorithm.SHA256, frozenset(QUOTED_PCRS)),)
 
 
@@ -147,17 +144,17 @@ def test_the_policies_are_those_of_the_profile() -> None:
 @pytest.mark.parametrize(
     ("data", "words"),
     [
-        (ECC.endorsement.marshal() + b"\0", "1 bytes behind its end"),
-        (ECC.endorsement.marshal()[:-1], "1 too early"),
-        (b"\0\x08" + ECC.endorsement.marshal()[2:], "of type KEYEDHASH, expected RSA or ECC"),
+        (ECC.endorsement.marshalled + b"\0", "1 bytes behind its end"),
+        (ECC.endorsement.marshalled[:-1], "1 too early"),
+        (b"\0\x08" + ECC.endorsement.marshalled[2:], "of type KEYEDHASH, expected RSA or ECC"),
         (bytes(2000), "at most 1024 are expected"),
-        (changed(RSA.endorsement, key_bits=1024).marshal(), "has 1024 bits"),
-        (changed(RSA.endorsement, exponent=3).marshal(), "exponent is 3"),
-        (changed(RSA.endorsement, modulus=bytes(256)).marshal(), "no odd number of 2048 bits"),
-        (changed(RSA.endorsement, modulus=b"").marshal(), "no odd number of 2048 bits"),
-        (changed(ECC.endorsement, curve=16).marshal(), "curve is 0x0010"),
-        (changed(ECC.endorsement, symmetric=Symmetric(0x26, 128, Algorithm.CFB)).marshal(), "algorithm is 0x0026"),
-        (changed(ECC.endorsement, scheme=Scheme(0x1A, 11)).marshal(), "scheme is 0x001a"),
+        (changed(RSA.endorsement, key_bits=1024).marshalled, "has 1024 bits"),
+        (changed(RSA.endorsement, exponent=3).marshalled, "exponent is 3"),
+        (changed(RSA.endorsement, modulus=bytes(256)).marshalled, "no odd number of 2048 bits"),
+        (changed(RSA.endorsement, modulus=b"").marshalled, "no odd number of 2048 bits"),
+        (changed(ECC.endorsement, curve=16).marshalled, "curve is 0x0010"),
+        (changed(ECC.endorsement, symmetric=Symmetric(0x26, 128, Algorithm.CFB)).marshalled, "algorithm is 0x0026"),
+        (changed(ECC.endorsement, scheme=Scheme(0x1A, 11)).marshalled, "scheme is 0x001a"),
     ],
 )
 def test_what_is_no_public_area_is_refused(data: bytes, words: str) -> None:
@@ -206,9 +203,9 @@ def read_log(data: bytes) -> None:
 
 
 PARSERS: dict[str, tuple[Callable[[bytes], object], bytes]] = {
-    "public area, RSA": (parse_public, RSA.endorsement.marshal()),
-    "public area, ECC": (parse_public, ECC.attestation.marshal()),
-    "keys": (read_keys, ECC.endorsement.marshal()),
+    "public area, RSA": (parse_public, RSA.endorsement.marshalled),
+    "public area, ECC": (parse_public, ECC.attestation.marshalled),
+    "keys": (read_keys, ECC.endorsement.marshalled),
     "quote": (parse_quote, QUOTE),
     "signature, RSA": (lambda data: verify_signature(RSA.attestation, b"x", data), RSA.sign(b"x")),
     "signature, ECC": (lambda data: verify_signature(ECC.attestation, b"x", data), ECC.sign(b"x")),
@@ -251,31 +248,3 @@ def test_whatever_way_a_program_came_it_is_told(nodes: list[tuple[int, int, byte
     told = describe(Event(1, 4, 0x80000003, bytes(32), bytes(24) + struct.pack("<Q", len(path)) + path))
     assert told.startswith(("boot program", "event of type"))
     assert all(each.isprintable() for each in told)
-
-
-JSON = st.recursive(
-    st.none() | st.booleans() | st.integers() | st.text(max_size=8) | st.just(f"sha256:{'a' * 64}"),
-    lambda inner: (
-        st.lists(inner, max_size=3)
-        | st.dictionaries(st.sampled_from(["name", "judged", "events", "pcr", "sha256", "what"]), inner, max_size=6)
-    ),
-    max_leaves=12,
-)
-
-
-PROFILE: dict[str, Any] = {
-    "name": "model",
-    "judged": [0, 2],
-    "events": [{"pcr": 0, "sha256": f"sha256:{'a' * 64}", "what": "firmware"}],
-}
-
-
-@settings(max_examples=100)
-@given(document=JSON | st.dictionaries(st.sampled_from([*PROFILE, "x"]), JSON, max_size=2).map(PROFILE.__or__))
-@example(document=PROFILE)
-def test_whatever_document_is_given_it_is_a_profile_or_refused(document: Any) -> None:
-    try:
-        read = FirmwareMeasurements.from_json(document)
-    except Refused:
-        read = FirmwareMeasurements.from_json(PROFILE)
-    assert FirmwareMeasurements.from_json(read.to_json()) == read

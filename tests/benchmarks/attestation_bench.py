@@ -124,7 +124,7 @@ class Fleet:
         for number in range(machines):
             machine = self.machines[number % TPMS]
             identity, certificates = self.identity(machine), self.certificates[id(machine)]
-            wire = machine.tpm.endorsement.marshal(), machine.tpm.attestation.marshal()
+            wire = machine.tpm.endorsement.marshalled, machine.tpm.attestation.marshalled
             began = time.process_time()
             keys = read_keys(*wire, certificates)
             assert isinstance(judge_keys(keys, identity, NOW), KeysAccepted)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from provisioner.api.images.kernel_words import intent_arguments
+from provisioner.api.images.image import intent_arguments
 from provisioner.boot.script.kernel_arguments import INITRD_NAME, kernel_arguments
 from provisioner.node.image.command_line import next_command_line
 from tests.boot.objects import DIGEST, URLS, image, pool, rack, server

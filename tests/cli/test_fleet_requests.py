@@ -17,6 +17,7 @@ from provisioner.api import AddressBlock, Image, NodePool, Rack, Server
 from provisioner.api.machinery.conditions import find_condition
 from provisioner.api.machinery.errors import Conflict, ProvisionerError
 from provisioner.cli.service.controllers import run_controllers
+from provisioner.cluster.access import Access, load_configuration
 from provisioner.cluster.client import Cluster
 from provisioner.cluster.metrics import Meters
 from provisioner.cluster.resources import NODES, of
@@ -59,8 +60,8 @@ class CountingTransport(Transport):
 def asking(controller_account: Cluster, control_plane: ControlPlane, tmp_path: Path) -> Iterator[CountingTransport]:
     """The controllers at work; what they ask."""
     account = kubeconfig_of(control_plane, tmp_path, CONTROLLER)
-    transport = CountingTransport.connect(account, user_agent="provisioner-tests")
-    assert isinstance(transport, CountingTransport)
+    access = Access(lambda: load_configuration(account, None), account)
+    transport = CountingTransport(access, user_agent="provisioner-tests")
     transport.seen, transport.met_another, transport.under_way = [], [], []
     stop = threading.Event()
     settings: dict[str, Any] = {"boot_url": "http://10.80.0.1"}

@@ -261,7 +261,7 @@ class FakeCluster:
         """What a kubelet does once a pod has ended: it is gone."""
         self._store.remove(PODS, key_of(name, namespace))
 
-    def evict(self, name: str, namespace: str, *, uid: str, grace_seconds: int | None = None) -> None:
+    def evict(self, name: str, namespace: str, *, uid: str) -> None:
         what = f"EVICT Pod {name}"
         try:
             pod = self._store.find(PODS, key_of(name, namespace), what)

@@ -13,7 +13,7 @@ import yaml
 from lab.control_plane.pki import Authority
 from lab.control_plane.plane import ControlPlane
 from provisioner.api.machinery.errors import Refused
-from provisioner.cluster import access, transport
+from provisioner.cluster import access
 from provisioner.cluster.access import LOOK_SECONDS
 from provisioner.cluster.client import Cluster
 
@@ -163,7 +163,7 @@ def test_no_part_of_a_kubeconfig_that_is_being_written_is_ever_used(tmp_path: Pa
     """Cut anywhere it may be good YAML: of nobody, or of half a token."""
     path, now, whole = tmp_path / "config", [0.0], plain_kubeconfig(USER)
     path.write_text(plain_kubeconfig({"token": "old"}))
-    service = access.Access(lambda: transport._load(path, None), path, clock=lambda: now[0])
+    service = access.Access(lambda: access.load_configuration(path, None), path, clock=lambda: now[0])
     used = set()
     for length in range(len(whole)):
         path.write_text(whole[:length])
@@ -181,7 +181,7 @@ def test_no_part_of_a_kubeconfig_that_is_being_written_is_ever_used(tmp_path: Pa
 def test_one_whose_writer_died_half_way_makes_nobody_of_the_service_and_breaks_no_request(tmp_path: Path) -> None:
     path, now, whole = tmp_path / "config", [0.0], plain_kubeconfig(USER)
     path.write_text(plain_kubeconfig({"token": "old"}))
-    service = access.Access(lambda: transport._load(path, None), path, clock=lambda: now[0])
+    service = access.Access(lambda: access.load_configuration(path, None), path, clock=lambda: now[0])
     for length in range(whole.index("token")):
         path.write_text(whole[:length])
         for _ in range(2):

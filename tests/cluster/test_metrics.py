@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any, Literal
 
 import pytest
-from prometheus_client import generate_latest
+from prometheus_client import generate_latest, make_wsgi_app
 
 from provisioner.api import Condition, NodePool, ObjectMeta
 from provisioner.api.machinery.codec import encode
@@ -29,6 +29,7 @@ from provisioner.api.pools.rollout_status import (
 from provisioner.api.pools.upgrade_strategy import UpgradeStrategy
 from provisioner.cli.service.controller import NAMES
 from provisioner.cluster.metrics import Meters
+from provisioner.cluster.metrics_server import serve_in_background
 from provisioner.cluster.source import KeysOf
 from provisioner.health.look import ALL_CHECKS
 from provisioner.maintenance.status.verdict import FINAL_PHASE_OF
@@ -131,7 +132,7 @@ def scrape(meters: Meters) -> dict[str, float]:
 
 def test_what_is_counted_is_answered_by_http() -> None:
     meters = new_meters()
-    port = meters.serve("127.0.0.1", 0)
+    port = serve_in_background(make_wsgi_app(meters.registry), "127.0.0.1", 0).server_port
     with urllib.request.urlopen(f"http://127.0.0.1:{port}/metrics", timeout=120) as answer:
         told = answer.read().decode()
     assert "# TYPE provisioner_leads gauge" in told

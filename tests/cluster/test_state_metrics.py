@@ -16,15 +16,16 @@ from prometheus_client import CollectorRegistry, generate_latest
 from lab.control_plane.plane import ControlPlane
 from provisioner import __version__
 from provisioner.api.machinery.errors import Conflict, NeedsHuman, ProvisionerError, Retryable
-from provisioner.cluster.certificate_ends import CertificateCollector
 from provisioner.cluster.client import Cluster
 from provisioner.cluster.controller import Controller
+from provisioner.cluster.controller_meter import certificate_ends
 from provisioner.cluster.informer import Informer
 from provisioner.cluster.metrics import Meters
 from provisioner.cluster.network_metrics import MAX_REASONS
 from provisioner.cluster.outcome_meter import BMC_ERRORS, CERTIFICATE_OUTCOMES
 from provisioner.cluster.process import Process
 from provisioner.cluster.resources import NODES
+from provisioner.cluster.series import FamiliesCollector
 from provisioner.outbound.lanes import Lanes
 from tests.cluster.fake_cluster import FakeCluster
 from tests.cluster.test_metrics import NOON, FakeCache, new_meters, scrape, server
@@ -242,7 +243,7 @@ def test_certificate_requests_are_counted_when_they_are_decided_and_strangers_ar
     client, serving = "kubernetes.io/kube-apiserver-client-kubelet", "kubernetes.io/kubelet-serving"
     meters = new_meters()
     requests = FakeCache(request("before", client, condition("Approved", "True", "ProvisionerApproved")))
-    meters.follow_certificates(requests)
+    meters.outcomes.follow_certificates(requests)
     decisions = (
         ("a", client, condition("Approved", "True", "ProvisionerApproved")),
         ("b", serving, condition("Denied", "True", "WrongNames")),
@@ -367,7 +368,7 @@ def test_reflectors_that_the_pool_names_are_counted_by_what_they_last_said() -> 
 
 def expiry(read: dict[str, Callable[[], str | None]]) -> dict[str, float]:
     registry = CollectorRegistry()
-    registry.register(CertificateCollector(read))
+    registry.register(FamiliesCollector(lambda: certificate_ends(read)))
     lines = generate_latest(registry).decode().splitlines()
     return {n: float(v) for n, _, v in (line.rpartition(" ") for line in lines if not line.startswith("#"))}
 

@@ -86,7 +86,7 @@ def public_area(data: bytes) -> None:
 
 
 def some_public_areas() -> list[bytes]:
-    return [public.marshal() for tpm in tpms() for public in (tpm.endorsement, tpm.attestation)]
+    return [public.marshalled for tpm in tpms() for public in (tpm.endorsement, tpm.attestation)]
 
 
 def quote(data: bytes) -> None:

@@ -165,12 +165,13 @@ def test_of_two_deadlines_ahead_the_earlier_one_stands_and_one_that_is_past_is_r
 def test_without_an_api_server_every_method_says_to_try_again(site: Site) -> None:
     from kubernetes.client import Configuration
 
+    from provisioner.cluster.access import Access
     from provisioner.cluster.transport import Transport
     from provisioner.jobs.cluster_workloads import ClusterWorkloads
 
     configuration = Configuration()
     configuration.host = "http://127.0.0.1:1"
-    nowhere = Cluster(Transport(configuration, user_agent="test"))
+    nowhere = Cluster(Transport(Access(lambda: configuration), user_agent="test"))
     workloads = ClusterWorkloads(nowhere, site.events, now=lambda: site.now)
     with pytest.raises(Retryable):
         workloads.look(site.server, POOL)

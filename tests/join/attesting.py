@@ -63,8 +63,8 @@ class Agent:
         tpm = self.machine.tpm
         return {
             "type": "TPM2",
-            "endorsementKey": _b64(tpm.endorsement.marshal()),
-            "attestationKey": _b64(tpm.attestation.marshal()),
+            "endorsementKey": _b64(tpm.endorsement.marshalled),
+            "attestationKey": _b64(tpm.attestation.marshalled),
         }
 
     def answered(self, challenge: Mapping[str, Any], lie: Lie = lambda honest: honest) -> dict[str, Any]:
@@ -183,7 +183,8 @@ class Desk:
         )
         self.now: datetime = samples.NOW
         self.events = FakeEvents()
-        self.keys = ChallengeKeys(SecretBytes(b"k" * 32))
+        self.current_key = SecretBytes(b"k" * 32)
+        self.keys = ChallengeKeys(self.current_key)
         self.authorities = authorities
         profiles = [firmware] if firmware is not None else []
         self.cluster = FakeJoinCluster(

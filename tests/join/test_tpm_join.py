@@ -28,7 +28,7 @@ from tests.attestation.firmware_log import (
     variable,
     write_log,
 )
-from tests.attestation.machine import FakeMachine
+from tests.attestation.machine import FakeMachine, new_keys
 from tests.join import samples
 from tests.join.attesting import Agent, Desk, approved_firmware, is_handed_out
 
@@ -129,7 +129,7 @@ def test_another_replica_takes_the_answer_to_a_challenge_also_when_the_key_has_b
     agent = Agent()
     before = desk(agent)
     answered = agent.answered(before.challenged(agent))
-    before.keys, before.replica = before.keys.rotated(), before.new_replica()
+    before.keys, before.replica = new_keys(previous=before.current_key), before.new_replica()
     assert is_handed_out(before.ask(answered))
 
 
@@ -137,7 +137,7 @@ def test_a_key_that_was_rotated_twice_ago_costs_another_challenge_and_no_boot() 
     agent = Agent()
     before = desk(agent)
     answered = agent.answered(before.challenged(agent))
-    before.keys = before.keys.rotated().rotated()
+    before.keys = new_keys()
     again = before.ask(answered)
     assert isinstance(again, Challenged)
     assert is_handed_out(before.ask(agent.answered(again.challenge)))

@@ -247,9 +247,9 @@ def test_two_machines_boot_by_network_as_their_bmcs_were_told(
         bios, uefi = bmc_client(rack, "r01-u01"), bmc_client(rack, "r01-u02")
         assert [inside.run(bmc.get_power_state) for bmc in (bios, uefi)] == ["Off", "Off"]
 
-        inside.run(lambda: bios.set_boot_override("Once", "Pxe"))
+        inside.run(lambda: bios.set_boot_override("Pxe"))
         inside.run(bios.power_on)
-        inside.run(lambda: uefi.set_boot_override("Once", "UefiHttp", PINNED))
+        inside.run(lambda: uefi.set_boot_override("UefiHttp", PINNED))
         inside.run(uefi.power_on)
         assert [inside.run(bmc.get_power_state) for bmc in (bios, uefi)] == ["On", "On"]
 

@@ -18,7 +18,6 @@ from prometheus_client.core import Metric
 from provisioner.boot.dhcp.responder.tally import Tally
 from provisioner.boot.dhcp.workers.supervisor import WorkerStates
 from provisioner.boot.host.metrics import told_of_boot_host
-from provisioner.boot.metrics.families import FamiliesCollector
 from provisioner.boot.metrics.inventory import InventoryMeter
 from provisioner.boot.metrics.log_tail import LogTail
 from provisioner.boot.metrics.meters import BootMeters, log_families
@@ -31,6 +30,7 @@ from provisioner.cluster.informer import Informer
 from provisioner.cluster.metrics import Meters
 from provisioner.cluster.process import Process
 from provisioner.cluster.resources import NODES
+from provisioner.cluster.series import FamiliesCollector
 from provisioner.join.admission.meter import JoinMeter
 from provisioner.outbound.bulkhead import Bulkhead, LanePolicy
 from tests.boot.test_nginx import make_certificate
@@ -93,7 +93,7 @@ class FleetOfTests:
         image = {"metadata": {"name": "new"}, "status": {"conditions": [condition("Available", "True", "Complete")]}}
         racks = FakeCache({"metadata": {"name": "r01"}, "status": {"conditions": []}})
         self.meters.follow(self.servers, self.maintenances, self.pools, racks, images=FakeCache(image))
-        self.meters.follow_certificates(self.csrs)
+        self.meters.outcomes.follow_certificates(self.csrs)
         reflectors = {"type": "EVPN", "asn": 65000, "reflectors": ["10.0.0.1"]}
         self.meters.follow_network(
             self.servers,

@@ -60,13 +60,13 @@ def test_a_lane_without_work_has_no_thread_and_work_that_fails_ends_none() -> No
 
     lanes.submit(HUNG, fail)
     lanes.submit(HUNG, done.set)
-    assert lanes.threads() == 1
+    assert len(lanes._queues) == 1
     released.set()
     assert done.wait(PATIENCE)
     thread = next((t for t in threading.enumerate() if t.name == f"slurmrestd {HUNG}"), None)
     if thread is not None:
         thread.join(PATIENCE)
-    assert lanes.threads() == 0
+    assert len(lanes._queues) == 0
 
 
 def test_an_idle_lane_looks_ahead_as_long_as_it_is_told_to() -> None:
@@ -104,6 +104,6 @@ def test_a_lane_that_got_no_thread_is_tried_again_with_the_next_work(monkeypatch
         patched.setattr(threading.Thread, "start", refuse)
         with pytest.raises(NoRoom, match="slurmrestd at http://hung is not asked: can't start new thread"):
             lanes.submit(HUNG, done.set)
-    assert lanes.threads() == 0
+    assert len(lanes._queues) == 0
     lanes.submit(HUNG, done.set)
     assert done.wait(PATIENCE)

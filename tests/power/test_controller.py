@@ -24,7 +24,8 @@ from provisioner.power.bmc.pool import BmcPool
 from provisioner.power.bmc.power_controller import BmcAccess, BmcUnreachable
 from provisioner.power.bmc.redfish import RedfishPower
 from provisioner.power.bmc.redfish_connection import BODY_BYTES
-from provisioner.power.controller import MANAGER, build_power_controllers
+from provisioner.power.controller import build_power_controllers
+from provisioner.power.record import MANAGER
 from tests.lab.fake_machine import PASSWORD
 from tests.power.hostile_bmc import HostileBmc
 from tests.power.power_site import BOUND_SECONDS, PINNED, Site, wait_for

@@ -97,8 +97,7 @@ def wait_for_power(power: RedfishPower, state: str) -> None:
 def test_a_foreign_bmc_is_switched_on_reset_and_off(access: BmcAccess) -> None:
     with closing(RedfishPower(access)) as power:
         assert power.get_power_state() == "Off"
-        power.set_boot_override("Once", "Pxe")
-        power.set_boot_override("Continuous", "Pxe")
+        power.set_boot_override("Pxe")
         power.power_on()
         wait_for_power(power, "On")
         power.reset()
@@ -112,7 +111,7 @@ def test_a_foreign_bmc_that_cannot_do_http_boot_as_meant_is_not_taken_for_one_th
 ) -> None:
     httpserver.no_handler_status_code = 404
     with closing(RedfishPower(access)) as power, pytest.raises(BmcRefused, match="HTTP 400"):
-        power.set_boot_override("Once", "UefiHttp", f"{httpserver.url}/snponly.efi")
+        power.set_boot_override("UefiHttp", f"{httpserver.url}/snponly.efi")
     fetched = [target(request) for request, _ in httpserver.log]
     assert set(fetched) == {"/snponly.efi"}, "the emulator is known to fetch the file itself"
 

@@ -19,9 +19,9 @@ import pytest
 from lab.machine.machine import BootPlan
 from provisioner.api.machinery.values import Secret
 from provisioner.outbound.deadline import TooSlow, bounded_call
-from provisioner.power.bmc.ipmi import IpmiPower, split_address
+from provisioner.power.bmc.ipmi import PORT, IpmiPower
 from provisioner.power.bmc.ipmi_processes import IDLE_PROCESSES, IpmiNoAnswer, IpmiProcesses, _Process
-from provisioner.power.bmc.power_controller import BmcAccess, BmcRefused, BmcUnreachable
+from provisioner.power.bmc.power_controller import BmcAccess, BmcRefused, BmcUnreachable, host_and_port
 from tests.power.ipmi_sim import PASSWORD, SESSIONS, IpmiSim, ipmi_sim
 
 PXE = BootPlan(source="Pxe")
@@ -48,7 +48,7 @@ def test_a_server_is_switched_on_from_the_network_reset_asked_to_shut_down_and_c
 ) -> None:
     power = IpmiPower(sim.access, processes)
     assert power.get_power_state() == "Off"
-    power.set_boot_override("Once", "Pxe")
+    power.set_boot_override("Pxe")
     power.power_on()
     assert (power.get_power_state(), sim.machine.boots) == ("On", [PXE])
     power.reset()
@@ -132,7 +132,7 @@ def test_many_bmcs_at_once_by_many_threads_do_not_get_into_each_others_way(
         def use(number: int) -> list[str]:
             power = IpmiPower(sims[number].access, processes, call_seconds=PATIENCE_SECONDS)
             if number % 2:
-                power.set_boot_override("Once", "Pxe")
+                power.set_boot_override("Pxe")
                 power.power_on()
             return [power.get_power_state() for _ in range(10)]
 
@@ -232,27 +232,19 @@ class FakeProcesses(IpmiProcesses):
 
 
 @pytest.mark.parametrize(
-    ("firmware", "enabled", "target", "flags"),
-    [
-        ("UEFI", "Once", "Pxe", (5, 0xA0, 0x04, 0, 0, 0)),
-        ("UEFI", "Continuous", "Pxe", (5, 0xE0, 0x04, 0, 0, 0)),
-        ("BIOS", "Once", "Pxe", (5, 0x80, 0x04, 0, 0, 0)),
-        ("BIOS", "Continuous", "Pxe", (5, 0xC0, 0x04, 0, 0, 0)),
-        ("UEFI", "Once", "None", (5, 0x00, 0x00, 0, 0, 0)),
-    ],
+    ("firmware", "flags"),
+    [("UEFI", (5, 0xA0, 0x04, 0, 0, 0)), ("BIOS", (5, 0x80, 0x04, 0, 0, 0))],
 )
-def test_the_boot_flags_say_firmware_device_and_for_how_long(
-    sim: IpmiSim, firmware: Any, enabled: Any, target: Any, flags: tuple[int, ...]
-) -> None:
+def test_the_boot_flags_say_firmware_device_and_once(sim: IpmiSim, firmware: Any, flags: tuple[int, ...]) -> None:
     fake = FakeProcesses()
-    IpmiPower(replace(sim.access, firmware=firmware), fake).set_boot_override(enabled, target)
+    IpmiPower(replace(sim.access, firmware=firmware), fake).set_boot_override("Pxe")
     assert fake.commands == [(0, 8, (3, 8)), (0, 8, flags), (0, 9, (5, 0, 0))]
 
 
 @pytest.mark.parametrize("answers", [[0, 0, 0], [0, 0, 0xCC]], ids=["nothing", "a refusal"])
 def test_a_bmc_that_does_not_read_its_boot_flags_back_is_believed(sim: IpmiSim, answers: list[int]) -> None:
     fake = FakeProcesses(answers=[{"code": code, "data": []} for code in answers])
-    IpmiPower(sim.access, fake).set_boot_override("Once", "Pxe")
+    IpmiPower(sim.access, fake).set_boot_override("Pxe")
     assert [command[:2] for command in fake.commands] == [(0, 8), (0, 8), (0, 9)]
 
 
@@ -260,20 +252,20 @@ def test_boot_flags_that_are_another_device_when_they_are_read_back_are_no_succe
     disk = {"code": 0, "data": [1, 5, 0x80, 0x08, 0, 0, 0]}
     fake = FakeProcesses(answers=[{"code": 0, "data": []}, {"code": 0, "data": []}, disk])
     with pytest.raises(BmcRefused, match="accepted to boot by Pxe, and has device 0x2") as caught:
-        IpmiPower(sim.access, fake).set_boot_override("Once", "Pxe")
+        IpmiPower(sim.access, fake).set_boot_override("Pxe")
     assert caught.value.reason == "NotSupported"
 
 
 def test_boot_flags_that_are_refused_are_no_success(sim: IpmiSim) -> None:
     fake = FakeProcesses(answers=[{"code": 0, "data": []}, {"code": 0xC1, "data": []}])
     with pytest.raises(BmcRefused, match="completion code 0xc1"):
-        IpmiPower(sim.access, fake).set_boot_override("Once", "Pxe")
+        IpmiPower(sim.access, fake).set_boot_override("Pxe")
 
 
 def test_a_url_cannot_be_set_by_ipmi(sim: IpmiSim) -> None:
     fake = FakeProcesses()
     with pytest.raises(BmcRefused, match="bootMethod to Pxe"):
-        IpmiPower(sim.access, fake).set_boot_override("Once", "UefiHttp", "http://10.80.0.1/snponly.efi")
+        IpmiPower(sim.access, fake).set_boot_override("UefiHttp", "http://10.80.0.1/snponly.efi")
     assert fake.commands == []
 
 
@@ -308,7 +300,7 @@ def test_what_goes_wrong_is_put_into_words(
     ],
 )
 def test_an_address_is_a_host_and_perhaps_a_port(address: str, place: tuple[str, int]) -> None:
-    assert split_address(address) == place
+    assert host_and_port(address, "ipmi", PORT) == place
 
 
 @pytest.mark.parametrize(
@@ -326,7 +318,7 @@ def test_an_address_is_a_host_and_perhaps_a_port(address: str, place: tuple[str,
 )
 def test_an_address_that_is_none_is_refused_with_itself_corrected_or_an_example(address: str, remedy: str) -> None:
     with pytest.raises(BmcRefused) as caught:
-        split_address(address)
+        host_and_port(address, "ipmi", PORT)
     assert (caught.value.hint, caught.value.reason) == (remedy, "AddressInvalid")
 
 

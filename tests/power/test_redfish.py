@@ -48,23 +48,19 @@ def power(server: FakeServer) -> Iterator[RedfishPower]:
 
 def test_a_server_is_booted_once_by_http_and_then_as_ever(server: FakeServer, power: RedfishPower) -> None:
     assert power.get_power_state() == "Off"
-    power.set_boot_override("Once", "UefiHttp", PINNED)
+    power.set_boot_override("UefiHttp", PINNED)
     power.power_on()
     assert power.get_power_state() == "On"
     power.reset()
     assert server.machine.boots == [BootPlan(source="UefiHttp", http_boot_uri=PINNED), NETWORK_BOOT]
 
 
-def test_an_override_can_be_continuous_and_taken_back(server: FakeServer, power: RedfishPower) -> None:
-    power.set_boot_override("Continuous", "UefiHttp", PINNED)
+def test_a_uri_that_nobody_asks_for_any_more_is_cleared(server: FakeServer, power: RedfishPower) -> None:
+    power.set_boot_override("UefiHttp", PINNED)
+    power.set_boot_override("Pxe")
     power.power_on()
-    power.reset()
-    power.set_boot_override("Continuous", "Pxe")
-    power.reset()
-    power.set_boot_override("Continuous", "None")
-    power.reset()
-    assert [plan.source for plan in server.machine.boots] == ["UefiHttp", "UefiHttp", "Pxe", "Pxe"]
-    assert server.power.override.http_boot_uri is None, "a URI that nobody asks for any more is cleared"
+    assert server.machine.boots == [BootPlan(source="Pxe")]
+    assert server.power.override.http_boot_uri is None
 
 
 def test_power_off_asks_first_and_cuts_when_told(server: FakeServer, power: RedfishPower) -> None:
@@ -154,7 +150,7 @@ def test_an_action_that_does_not_fit_the_state_is_worth_another_look(power: Redf
 
 def test_a_bios_server_cannot_boot_by_uefi_http_and_says_so(tmp_path: Path) -> None:
     with fake_server(tmp_path, "BIOS") as server, pytest.raises(BmcRefused, match="bootMethod"):
-        RedfishPower(access_to(server)).set_boot_override("Once", "UefiHttp", PINNED)
+        RedfishPower(access_to(server)).set_boot_override("UefiHttp", PINNED)
 
 
 def test_a_system_id_that_the_bmc_does_not_have_is_named(server: FakeServer) -> None:

@@ -87,7 +87,7 @@ def test_a_server_stays_in_the_mode_that_it_is_in(httpserver: HttpPeer, quirk: Q
     bmc = FakeQuirkyBmc(httpserver, quirk)
     bmc.documents[SYSTEM]["Boot"] = boot(BootSourceOverrideMode=shown)
     with connected(bmc) as power:
-        power.set_boot_override("Once", "Pxe")
+        power.set_boot_override("Pxe")
     is_unnamed = shown is None and quirk is not legacy_unless_named
     assert bmc.boot.get("BootSourceOverrideMode") == (None if is_unnamed else shown or "UEFI")
     assert (bmc.boot["BootSourceOverrideEnabled"], bmc.boot["BootSourceOverrideTarget"]) == ("Once", "Pxe")
@@ -97,19 +97,19 @@ def test_http_boot_is_uefi_whatever_mode_the_bmc_shows(httpserver: HttpPeer) -> 
     bmc = FakeQuirkyBmc(httpserver)
     bmc.documents[SYSTEM]["Boot"] = boot(BootSourceOverrideMode="Legacy")
     with connected(bmc) as power:
-        power.set_boot_override("Once", "UefiHttp")
+        power.set_boot_override("UefiHttp")
     assert bmc.boot["BootSourceOverrideMode"] == "UEFI"
 
 
 def test_an_override_for_ever_in_place_of_one_boot_is_taken(httpserver: HttpPeer) -> None:
     with connected(FakeQuirkyBmc(httpserver, always_continuous)) as power:
-        power.set_boot_override("Once", "Pxe")
+        power.set_boot_override("Pxe")
 
 
 @pytest.mark.parametrize("quirk", [no_override, another_target, always_legacy])
 def test_an_override_that_is_another_when_it_is_read_back_is_no_success(httpserver: HttpPeer, quirk: Quirk) -> None:
     with connected(FakeQuirkyBmc(httpserver, quirk)) as power, pytest.raises(BmcRefused, match="bootMethod") as caught:
-        power.set_boot_override("Once", "Pxe")
+        power.set_boot_override("Pxe")
     assert caught.value.reason == "NotSupported"
     assert "accepted the boot override" in str(caught.value)
 
@@ -125,7 +125,7 @@ def test_a_uri_is_set_where_the_bmc_has_a_place_for_it_and_left_to_dhcp_elsewher
     bmc = FakeQuirkyBmc(httpserver)
     bmc.boot.update(present)
     with connected(bmc) as power:
-        assert power.set_boot_override("Once", "UefiHttp", URI) == taken
+        assert power.set_boot_override("UefiHttp", URI) == taken
     assert bmc.boot.get("HttpBootUri") == taken
     assert bmc.boot["BootSourceOverrideTarget"] == "UefiHttp"
 
@@ -134,7 +134,7 @@ def test_a_method_that_the_bmc_does_not_offer_is_named_with_those_that_it_does(h
     bmc = FakeQuirkyBmc(httpserver)
     bmc.boot["BootSourceOverrideTarget@Redfish.AllowableValues"] = ["None", "Pxe"]
     with connected(bmc) as power, pytest.raises(BmcRefused, match="does not offer to boot by UefiHttp") as caught:
-        power.set_boot_override("Once", "UefiHttp")
+        power.set_boot_override("UefiHttp")
     assert "Pxe" in str(caught.value)
     assert bmc.patched == []
 
@@ -153,7 +153,7 @@ def test_a_bmc_that_takes_the_override_at_its_settings_alone_gets_it_there(
     if not is_linked:
         del bmc.documents[SYSTEM]["@Redfish.Settings"]
     with connected(bmc) as power:
-        power.set_boot_override("Once", "Pxe")
+        power.set_boot_override("Pxe")
     assert [path for path, _ in bmc.patched] == [SETTINGS]
     assert bmc.documents[SETTINGS]["Boot"]["BootSourceOverrideTarget"] == "Pxe"
 
@@ -162,7 +162,7 @@ def test_settings_that_are_linked_and_absent_are_no_obstacle(httpserver: HttpPee
     bmc = FakeQuirkyBmc(httpserver, settings={})
     del bmc.documents[SETTINGS]
     with connected(bmc) as power:
-        power.set_boot_override("Once", "Pxe")
+        power.set_boot_override("Pxe")
     assert [path for path, _ in bmc.patched] == [SYSTEM]
 
 
@@ -182,7 +182,7 @@ def test_an_etag_counts_wherever_the_bmc_gives_it(
 
     bmc = FakeQuirkyBmc(httpserver, wants_etag, settings=settings)
     with connected(bmc) as power:
-        power.set_boot_override("Once", "Pxe")
+        power.set_boot_override("Pxe")
     assert len(bmc.patched) == 1
 
 
@@ -191,7 +191,7 @@ def test_an_etag_that_is_none_is_left_out(httpserver: HttpPeer, etag: Any) -> No
     bmc = FakeQuirkyBmc(httpserver)
     bmc.documents[SYSTEM]["@odata.etag"] = etag
     with connected(bmc) as power:
-        power.set_boot_override("Once", "Pxe")
+        power.set_boot_override("Pxe")
     assert len(bmc.patched) == 1
     assert [request.path for request, _ in httpserver.log if "If-Match" in request.headers] == []
 
@@ -248,7 +248,7 @@ def test_a_bmc_that_wants_a_last_slash_gets_every_request_there(httpserver: Http
     bmc = FakeQuirkyBmc(httpserver, to_a_last_slash(status))
     with connected(bmc) as power:
         assert power.get_power_state() == "Off"
-        power.set_boot_override("Once", "Pxe")
+        power.set_boot_override("Pxe")
         power.power_on()
     assert (len(bmc.patched), len(bmc.posted)) == (1, 1)
 

@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import Any
 
 from provisioner.api.machinery.errors import Conflict
+from provisioner.cluster.access import Access, load_configuration
 from provisioner.cluster.client import Cluster
 from provisioner.cluster.transport import Transport
 
@@ -68,7 +69,8 @@ class Counts:
 
     def connect(self, kubeconfig: Path, component: str | None = None) -> Cluster:
         """A client for `component`; None: for controllers, each told by the name of its threads."""
-        return Cluster(CountingTransport(Transport.connect(kubeconfig, user_agent="counted"), self, component))
+        access = Access(lambda: load_configuration(kubeconfig, None), kubeconfig)
+        return Cluster(CountingTransport(Transport(access, user_agent="counted"), self, component))
 
 
 class CountingTransport:

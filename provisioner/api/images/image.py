@@ -5,9 +5,10 @@ from __future__ import annotations
 from dataclasses import MISSING, Field, dataclass, fields
 from typing import Any, ClassVar, Final
 
-from provisioner.api.machinery.meta import Condition, ObjectMeta, Resource
+from provisioner.api.machinery.meta import Condition, Resource
 from provisioner.api.machinery.rules import DIGEST_RULES, KERNEL_ARGUMENT
-from provisioner.api.machinery.schema import CelRule, Column, FieldSchema, Kind, described, json_name
+from provisioner.api.machinery.schema import CelRule, Column, FieldSchema, Kind, described, json_name, listed, optional
+from provisioner.api.pools.node_pool import NodePool
 from provisioner.api.servers.server import Architecture
 
 
@@ -69,24 +70,20 @@ class ImageSpec:
     manifest: Artifact = described("The signed manifest; its signature lies beside it with the suffix .sig.")
     kernel: Artifact = described("Linux kernel.")
     stage1: Artifact = described("Initramfs that fetches and verifies the root.")
-    root: Artifact | None = described(
-        "Squashfs of the root file system, of an image of the older format.", default=None
-    )
-    layers: tuple[NamedArtifact, ...] = described(
+    root: Artifact | None = optional("Squashfs of the root file system, of an image of the older format.")
+    layers: tuple[NamedArtifact, ...] = listed(
         "Squashfs of each layer of the root file system, from the bottom of the overlay to its top.",
-        default=(),
         min_items=1,
         max_items=16,
         rules=(_once_each("layers"),),
     )
-    documents: tuple[NamedArtifact, ...] = described(
+    documents: tuple[NamedArtifact, ...] = listed(
         "What the build says of the image, for people and scanners, such as sbom. No server fetches them.",
-        default=(),
         max_items=16,
         rules=(_once_each("documents"),),
     )
-    kernel_arguments: tuple[str, ...] = described(
-        "Kernel arguments beside those that each server gets.", default=(), max_items=64, item=KERNEL_ARGUMENT
+    kernel_arguments: tuple[str, ...] = listed(
+        "Kernel arguments beside those that each server gets.", max_items=64, item=KERNEL_ARGUMENT
     )
     versions: dict[str, str] = described(
         "Versions of what matters: kernel, kubelet, containerd…",
@@ -95,10 +92,9 @@ class ImageSpec:
         item=FieldSchema(doc="A version.", max_length=253),
     )
     signature: str = described("Signature of the manifest, in signify's format.", max_length=1024)
-    measurements: Measurements | None = described(
+    measurements: Measurements | None = optional(
         "What TPMs are to show of a machine that booted it; absent of an Image that was published before there were "
-        "such: publish it again.",
-        default=None,
+        "such: publish it again."
     )
 
     @property
@@ -124,18 +120,15 @@ class StoreReport:
 class ImageStatus:
     """Whether the image can be booted."""
 
-    stores: tuple[StoreReport, ...] = described(
+    stores: tuple[StoreReport, ...] = listed(
         "Boot hosts that have every file; one that no longer says so is left out after a quarter of an hour.",
-        default=(),
         max_items=64,
         list_map_keys=("host",),
     )
-    lacking_host: str | None = described(
-        "Boot host that lacks a file, of which the condition Available tells while it is False.",
-        default=None,
-        max_length=253,
+    lacking_host: str | None = optional(
+        "Boot host that lacks a file, of which the condition Available tells while it is False.", max_length=253
     )
-    conditions: tuple[Condition, ...] = described("Observations.", default=(), max_items=32, list_map_keys=("type",))
+    conditions: tuple[Condition, ...] = listed("Observations.", max_items=32, list_map_keys=("type",))
 
 
 def _stays(field: Field[Any]) -> str:
@@ -154,7 +147,6 @@ _THE_REST_STAYS: Final = " && ".join(_stays(each) for each in fields(ImageSpec) 
 class Image(Resource):
     KIND: ClassVar[Kind] = Kind(
         kind="Image",
-        plural="images",
         short="img",
         description="Kernel, stage-1 and layers of a system that lives in RAM; immutable, named by digest.",
         columns=(
@@ -175,6 +167,16 @@ class Image(Resource):
             CelRule("self.metadata.name.size() <= 63", "an Image's name is also a label value: at most 63 characters"),
         ),
     )
-    metadata: ObjectMeta
     spec: ImageSpec
     status: ImageStatus = ImageStatus()
+
+
+def intent_arguments(pool: NodePool, image: Image) -> tuple[str, ...]:
+    """The Image's kernel arguments, then the pool's: `BootIntent.kernel_arguments` for a boot of `image`.
+
+    The rest of a server's command line (`provisioner.*`, `initrd=`, `systemd.machine_id=`, `net.ifnames=`, `console=`)
+    is its own: iPXE gets it from the boot service, and an agent that starts the next system by kexec keeps it from its
+    running command line. Both add these words, in this order, so that a machine has the same command line however it
+    was booted.
+    """
+    return (*image.spec.kernel_arguments, *pool.spec.kernel_arguments)

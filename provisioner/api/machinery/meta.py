@@ -6,7 +6,7 @@ from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from typing import ClassVar, Literal
 
-from provisioner.api.machinery.schema import Kind, described
+from provisioner.api.machinery.schema import Kind, described, optional
 
 ConditionStatus = Literal["True", "False", "Unknown"]
 
@@ -36,9 +36,15 @@ class Condition:
     reason: str = described("Why the condition has this status, one CamelCase word.", max_length=1024)
     message: str = described("What a person should know: what is waited for, and the remedy.", max_length=32768)
     last_transition_time: str = described("When the status last changed.", format="date-time")
-    observed_generation: int | None = described("Generation of the object that was looked at.", default=None)
+    observed_generation: int | None = optional("Generation of the object that was looked at.")
 
 
+@dataclass(frozen=True, kw_only=True)
+class NoStatus:
+    """Nothing is observed of it."""
+
+
+@dataclass(frozen=True, kw_only=True)
 class Resource:
     """Base of the kinds; `KIND` says how the API server knows them."""
 

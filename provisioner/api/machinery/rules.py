@@ -112,6 +112,14 @@ UUID_RULES: Final = (
 )
 
 
+CERTIFICATE_RULES: Final = (
+    CelRule(
+        "self.contains('-----BEGIN CERTIFICATE-----') && !self.contains('PRIVATE KEY')",
+        "the certificate must be PEM that begins with -----BEGIN CERTIFICATE-----, and no private key",
+    ),
+)
+
+
 def digest_rules(source: str) -> tuple[CelRule, ...]:
     """`source`: where a person finds the digest."""
     return (

@@ -39,7 +39,6 @@ class Column:
     path: str
     type: str = "string"
     priority: int = 0
-    description: str = ""
 
 
 @dataclass(frozen=True)
@@ -47,7 +46,6 @@ class Kind:
     """What the API server must know of a kind beside its schema."""
 
     kind: str
-    plural: str
     short: str
     description: str
     columns: tuple[Column, ...] = ()
@@ -60,6 +58,10 @@ class Kind:
     @property
     def singular(self) -> str:
         return self.kind.lower()
+
+    @property
+    def plural(self) -> str:
+        return f"{self.singular}s"
 
     @property
     def path(self) -> str:
@@ -100,13 +102,27 @@ def described(
     rules: Sequence[CelRule] = (),
     **constraints: Any,
 ) -> Any:
-    """A dataclass field with its `kubectl explain` text and constraints; required unless it has a default."""
-    metadata = {"schema": FieldSchema(doc=doc, rules=tuple(rules), **constraints)}
+    """A dataclass field with its `kubectl explain` text and constraints; required unless it has a default, which is
+    that of the API server where it sets one (`server_default`)."""
+    schema = FieldSchema(doc=doc, rules=tuple(rules), **constraints)
+    metadata = {"schema": schema}
+    if default is dataclasses.MISSING and schema.server_default is not None:
+        default = schema.server_default
     if default is not dataclasses.MISSING:
         return dataclasses.field(default=default, metadata=metadata)
     if default_factory is not dataclasses.MISSING:
         return dataclasses.field(default_factory=default_factory, metadata=metadata)
     return dataclasses.field(metadata=metadata)
+
+
+def optional(doc: str, **constraints: Any) -> Any:
+    """A field that may be absent: it is None then."""
+    return described(doc, default=None, **constraints)
+
+
+def listed(doc: str, **constraints: Any) -> Any:
+    """A list that may be absent: it is empty then."""
+    return described(doc, default=(), **constraints)
 
 
 _ACRONYMS: Final = frozenset(

@@ -5,9 +5,11 @@ from __future__ import annotations
 import hmac
 import re
 import unicodedata
-from typing import NewType
+from typing import Generic, NewType, TypeVar
 
 from provisioner.api.machinery.errors import Refused
+
+S = TypeVar("S", str, bytes)
 
 MacAddress = NewType("MacAddress", str)
 """Lower-case, colon-separated: `52:54:00:12:34:56`."""
@@ -103,16 +105,16 @@ def normal_system_uuid(uuid: str) -> str:
     return min(told, "-".join((*swapped, rest)))
 
 
-class Secret:
-    """A string that never shows itself: `repr` and `str` are `***`; comparison takes constant time."""
+class _Hidden(Generic[S]):
+    """Never shows itself: `repr` and `str` are `***`; comparison takes constant time."""
 
     __slots__ = ("_value",)
 
-    def __init__(self, value: str) -> None:
+    def __init__(self, value: S) -> None:
         self._value = value
 
-    def reveal(self) -> str:
-        """The secret itself, for the one place that must send it."""
+    def reveal(self) -> S:
+        """The secret itself, for the one place that must use or send it."""
         return self._value
 
     def __repr__(self) -> str:
@@ -121,43 +123,28 @@ class Secret:
     __str__ = __repr__
 
     def __eq__(self, other: object) -> bool:
-        return isinstance(other, Secret) and hmac.compare_digest(self._value.encode(), other._value.encode())
+        return isinstance(other, type(self)) and hmac.compare_digest(self._bytes(), other._bytes())
 
     def __hash__(self) -> int:
-        return hash((Secret, self._value))
+        return hash((type(self), self._value))
 
     def __bool__(self) -> bool:
         return bool(self._value)
 
     def __reduce__(self) -> str | tuple[object, ...]:
-        raise TypeError("a Secret is not pickled")
+        raise TypeError(f"{type(self).__name__} is not pickled")
+
+    def _bytes(self) -> bytes:
+        return self._value.encode() if isinstance(self._value, str) else self._value
 
 
-class SecretBytes:
-    """Bytes that never show themselves: `repr` and `str` are `***`; comparison takes constant time."""
+class Secret(_Hidden[str]):
+    """A string that never shows itself."""
 
-    __slots__ = ("_value",)
+    __slots__ = ()
 
-    def __init__(self, value: bytes) -> None:
-        self._value = value
 
-    def reveal(self) -> bytes:
-        """The secret itself, for the one place that must use it."""
-        return self._value
+class SecretBytes(_Hidden[bytes]):
+    """Bytes that never show themselves."""
 
-    def __repr__(self) -> str:
-        return "***"
-
-    __str__ = __repr__
-
-    def __eq__(self, other: object) -> bool:
-        return isinstance(other, SecretBytes) and hmac.compare_digest(self._value, other._value)
-
-    def __hash__(self) -> int:
-        return hash((SecretBytes, self._value))
-
-    def __bool__(self) -> bool:
-        return bool(self._value)
-
-    def __reduce__(self) -> str | tuple[object, ...]:
-        raise TypeError("SecretBytes are not pickled")
+    __slots__ = ()

@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from typing import ClassVar, Final, Literal
 
 from provisioner.api.machinery.rules import NAME_RULES
-from provisioner.api.machinery.schema import CelRule, described
+from provisioner.api.machinery.schema import CelRule, described, listed, optional
 
 HostAccess = Literal["Restricted", "Privileged"]
 CardState = Literal["Applied", "NeedsPowerCycle", "NotApplicable", "Failed"]
@@ -100,10 +100,8 @@ class CardConfiguration:
     server: str = described(
         "Server in which the card sits, whose power is the card's.", max_length=63, rules=NAME_RULES
     )
-    host_access: HostAccess | None = described("What the host may do with the card.", default=None)
-    settings: tuple[CardSetting, ...] = described(
-        "Settings, sorted.", default=(), max_items=64, list_map_keys=("name",)
-    )
+    host_access: HostAccess | None = optional("What the host may do with the card.")
+    settings: tuple[CardSetting, ...] = listed("Settings, sorted.", max_items=64, list_map_keys=("name",))
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -113,12 +111,10 @@ class CardDifference:
     device: str = described("PCI address of the card.", max_length=16)
     name: str = described("Name, as mstconfig has it.", max_length=48)
     wanted: str = described("What was declared.", max_length=40)
-    stored: str | None = described(
-        "What the card begins with when its power comes back; absent where it does not say.",
-        default=None,
-        max_length=64,
+    stored: str | None = optional(
+        "What the card begins with when its power comes back; absent where it does not say.", max_length=64
     )
-    in_force: str | None = described("What it does now; absent where it does not say.", default=None, max_length=64)
+    in_force: str | None = optional("What it does now; absent where it does not say.", max_length=64)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -130,8 +126,8 @@ class CardStatus:
         "NotApplicable: there is no such card in this machine. Failed: the card was not brought to it, or cannot be "
         "read."
     )
-    differences: tuple[CardDifference, ...] = described(
-        "Settings that are not known to be in force as declared, the first ones.", default=(), max_items=32
+    differences: tuple[CardDifference, ...] = listed(
+        "Settings that are not known to be in force as declared, the first ones.", max_items=32
     )
 
 

@@ -10,8 +10,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import ClassVar, Literal
 
-from provisioner.api.machinery.meta import Condition, ObjectMeta, Resource
-from provisioner.api.machinery.schema import IPV4_PATTERN, Column, FieldSchema, Kind, described
+from provisioner.api.machinery.meta import Condition, Resource
+from provisioner.api.machinery.schema import IPV4_PATTERN, Column, FieldSchema, Kind, described, listed, optional
 from provisioner.api.machinery.values import MAC_PATTERN
 from provisioner.api.network.card import CardConfiguration, CardStatus
 from provisioner.api.network.ip_rules import ADDRESS_LENGTH, FUNCTION_PATTERN, PREFIX_LENGTH
@@ -37,22 +37,19 @@ class DPUVPC:
     vni: int = described("VXLAN network identifier.", minimum=1, maximum=16777215)
     vpc: str = described("Namespace and name of the VPC, for people: blue/main.", max_length=127)
     mtu_bytes: int = described("Largest packet inside, in bytes.", minimum=576, maximum=9166)
-    remotes: tuple[RemotePrefixes, ...] = described("What lies behind other DPUs, sorted.", default=(), max_items=4096)
-    members: tuple[str, ...] = described(
+    remotes: tuple[RemotePrefixes, ...] = listed("What lies behind other DPUs, sorted.", max_items=4096)
+    members: tuple[str, ...] = listed(
         "DPUs, by address on the underlay, from which packets of this VNI are taken.",
-        default=(),
         max_items=4096,
         item=FieldSchema(doc="An address on the underlay.", max_length=15, pattern=IPV4_PATTERN),
     )
-    peer_vnis: tuple[int, ...] = described(
+    peer_vnis: tuple[int, ...] = listed(
         "VPCs on this DPU with which packets are exchanged.",
-        default=(),
         max_items=16,
         item=FieldSchema(doc="The VNI of a VPC in this object.", minimum=1, maximum=16777215),
     )
-    space: tuple[str, ...] = described(
+    space: tuple[str, ...] = listed(
         "With evpn: cidrs and routes of the VPC, in which all that its members announce of it must lie.",
-        default=(),
         max_items=256,
         item=_PREFIX,
     )
@@ -65,10 +62,10 @@ class PortRule:
     direction: Direction = described("Ingress: to the host; Egress: from it.")
     action: Action = described("What becomes of the packets.")
     protocol: Protocol = described("Protocol.", default="Any")
-    ports: tuple[str, ...] = described(
-        "Destination ports; all if empty.", default=(), max_items=32, item=FieldSchema(doc="443 or 1-9.", max_length=11)
+    ports: tuple[str, ...] = listed(
+        "Destination ports; all if empty.", max_items=32, item=FieldSchema(doc="443 or 1-9.", max_length=11)
     )
-    cidrs: tuple[str, ...] = described("The other side; all if empty.", default=(), max_items=32, item=_PREFIX)
+    cidrs: tuple[str, ...] = listed("The other side; all if empty.", max_items=32, item=_PREFIX)
     stateful: bool = described("Whether answers to what it lets through pass by themselves.", default=False)
 
 
@@ -84,13 +81,12 @@ class DPUPort:
     gateways: tuple[str, ...] = described(
         "The DPU's own address in each pair, in the same order.", max_items=2, item=_ADDRESS
     )
-    prefixes: tuple[str, ...] = described(
-        "Further addresses behind the host, from which it may send.", default=(), max_items=64, item=_PREFIX
+    prefixes: tuple[str, ...] = listed(
+        "Further addresses behind the host, from which it may send.", max_items=64, item=_PREFIX
     )
-    rules: tuple[PortRule, ...] = described(
+    rules: tuple[PortRule, ...] = listed(
         "Rules of its security groups, the deciding one first. A direction without a rule is open; in one with rules, "
         "what none of them allows is dropped.",
-        default=(),
         max_items=2048,
     )
 
@@ -123,21 +119,16 @@ class DPUNetworkSpec:
     """What the DPU shall enforce."""
 
     vtep_address: str = described("The DPU's own address on the underlay.", max_length=15, pattern=IPV4_PATTERN)
-    vpcs: tuple[DPUVPC, ...] = described(
-        "VPCs of its ports, sorted.", default=(), max_items=256, list_map_keys=("vni",)
+    vpcs: tuple[DPUVPC, ...] = listed("VPCs of its ports, sorted.", max_items=256, list_map_keys=("vni",))
+    ports: tuple[DPUPort, ...] = listed("Ports with an attachment, sorted.", max_items=256, list_map_keys=("function",))
+    host_boot: HostBoot | None = optional(
+        "The host that boots through the DPU; absent where it boots by itself, or has no address yet."
     )
-    ports: tuple[DPUPort, ...] = described(
-        "Ports with an attachment, sorted.", default=(), max_items=256, list_map_keys=("function",)
+    card: CardConfiguration | None = optional(
+        "What the card itself is to be brought to; absent where nothing was declared."
     )
-    host_boot: HostBoot | None = described(
-        "The host that boots through the DPU; absent where it boots by itself, or has no address yet.", default=None
-    )
-    card: CardConfiguration | None = described(
-        "What the card itself is to be brought to; absent where nothing was declared.", default=None
-    )
-    evpn: DPUEvpn | None = described(
-        "How the DPU hears what lies behind others, and says what lies behind it; absent where remotes say so.",
-        default=None,
+    evpn: DPUEvpn | None = optional(
+        "How the DPU hears what lies behind others, and says what lies behind it; absent where remotes say so."
     )
 
 
@@ -154,34 +145,29 @@ class PortStatus:
 class DPUNetworkStatus:
     """What the agent has found in the kernel. The DPU says so of itself."""
 
-    observed_generation: int | None = described(
+    observed_generation: int | None = optional(
         "Generation of the spec with which the kernel agrees, but for ports that have a problem of their own and are "
-        "isolated: acknowledged after a dump, never before.",
-        default=None,
+        "isolated: acknowledged after a dump, never before."
     )
-    vnis: tuple[int, ...] = described(
+    vnis: tuple[int, ...] = listed(
         "VNIs that the kernel knows, wanted or not.",
-        default=(),
         max_items=512,
         item=FieldSchema(doc="A VNI.", minimum=1, maximum=16777215),
     )
-    ports: tuple[PortStatus, ...] = described("Ports.", default=(), max_items=256, list_map_keys=("function",))
-    mended_time: str | None = described(
-        "When the agent last found the kernel to be other than it had left it, and mended it.",
-        default=None,
-        format="date-time",
+    ports: tuple[PortStatus, ...] = listed("Ports.", max_items=256, list_map_keys=("function",))
+    mended_time: str | None = optional(
+        "When the agent last found the kernel to be other than it had left it, and mended it.", format="date-time"
     )
-    card: CardStatus | None = described(
-        "How the card stands to what was declared of it; absent while the agent has not looked.", default=None
+    card: CardStatus | None = optional(
+        "How the card stands to what was declared of it; absent while the agent has not looked."
     )
-    conditions: tuple[Condition, ...] = described("Observations.", default=(), max_items=32, list_map_keys=("type",))
+    conditions: tuple[Condition, ...] = listed("Observations.", max_items=32, list_map_keys=("type",))
 
 
 @dataclass(frozen=True, kw_only=True)
 class DPUNetwork(Resource):
     KIND: ClassVar[Kind] = Kind(
         kind="DPUNetwork",
-        plural="dpunetworks",
         short="dpunet",
         description="All that one DPU enforces; written by the controller, acknowledged by the DPU's agent.",
         columns=(
@@ -196,6 +182,5 @@ class DPUNetwork(Resource):
             Column("Age", ".metadata.creationTimestamp", type="date"),
         ),
     )
-    metadata: ObjectMeta
     spec: DPUNetworkSpec
     status: DPUNetworkStatus = DPUNetworkStatus()

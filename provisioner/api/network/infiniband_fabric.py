@@ -5,9 +5,9 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import ClassVar, Final, Literal
 
-from provisioner.api.machinery.meta import Condition, ObjectMeta, Resource
-from provisioner.api.machinery.rules import NAME_RULES
-from provisioner.api.machinery.schema import CelRule, Column, FieldSchema, Kind, described
+from provisioner.api.machinery.meta import Condition, Resource
+from provisioner.api.machinery.rules import CERTIFICATE_RULES, NAME_RULES
+from provisioner.api.machinery.schema import CelRule, Column, FieldSchema, Kind, described, listed, optional
 from provisioner.api.network.infiniband_rules import GUID_RULES
 
 THE_FABRIC: Final = "default"
@@ -33,17 +33,11 @@ class UFM:
     credentials_name: str = described(
         "Secret of namespace provisioner-fabrics with the keys username and password.", max_length=253, rules=NAME_RULES
     )
-    certificate: str | None = described(
+    certificate: str | None = optional(
         "PEM certificate of the authority that signed the UFM's, or the UFM's own; the system's trust store decides if "
         "absent.",
-        default=None,
         max_length=16384,
-        rules=(
-            CelRule(
-                "self.contains('-----BEGIN CERTIFICATE-----') && !self.contains('PRIVATE KEY')",
-                "the certificate must be PEM that begins with -----BEGIN CERTIFICATE-----, and no private key",
-            ),
-        ),
+        rules=CERTIFICATE_RULES,
     )
 
 
@@ -63,11 +57,10 @@ class InfiniBandFabricSpec:
         "OpenSM: `provisioner infiniband` on the host of each OpenSM writes its partitions file. UFM: the controller "
         "calls its REST API."
     )
-    ufm: UFM | None = described("How the UFM is reached.", default=None)
-    shared_guids: tuple[str, ...] = described(
+    ufm: UFM | None = optional("How the UFM is reached.")
+    shared_guids: tuple[str, ...] = listed(
         "Ports that every port of the subnet may reach, such as those of storage: they alone, beside the subnet "
         "manager's own, are full members of the default partition. Only OpenSM is told so.",
-        default=(),
         max_items=1024,
         list_set=True,
         item=FieldSchema(doc="GUID of a port, 0x and 16 digits.", max_length=32, rules=GUID_RULES),
@@ -78,19 +71,16 @@ class InfiniBandFabricSpec:
 class InfiniBandFabricStatus:
     """What is wanted of the fabric, and what holds."""
 
-    partitions: int | None = described("Partitions that VPCs have on it.", default=None)
-    ports: int | None = described("Ports that are members of one.", default=None)
-    network_generation: int | None = described(
-        "Generation of the InfiniBandNetwork that holds what is wanted now.", default=None
-    )
-    conditions: tuple[Condition, ...] = described("Observations.", default=(), max_items=32, list_map_keys=("type",))
+    partitions: int | None = optional("Partitions that VPCs have on it.")
+    ports: int | None = optional("Ports that are members of one.")
+    network_generation: int | None = optional("Generation of the InfiniBandNetwork that holds what is wanted now.")
+    conditions: tuple[Condition, ...] = listed("Observations.", max_items=32, list_map_keys=("type",))
 
 
 @dataclass(frozen=True, kw_only=True)
 class InfiniBandFabric(Resource):
     KIND: ClassVar[Kind] = Kind(
         kind="InfiniBandFabric",
-        plural="infinibandfabrics",
         short="ibfabric",
         description="A subnet of InfiniBand and what manages it; ports that name none belong to the one named default.",
         columns=(
@@ -105,6 +95,5 @@ class InfiniBandFabric(Resource):
         ),
         rules=(CelRule("self.metadata.name.size() <= 63", "the name of a fabric has at most 63 characters"),),
     )
-    metadata: ObjectMeta
     spec: InfiniBandFabricSpec
     status: InfiniBandFabricStatus = InfiniBandFabricStatus()

@@ -6,8 +6,17 @@ from dataclasses import dataclass
 from ipaddress import IPv4Address, IPv6Address
 from typing import ClassVar, Literal
 
-from provisioner.api.machinery.meta import ObjectMeta, Resource
-from provisioner.api.machinery.schema import NAME_PATTERN, CelRule, Column, FieldSchema, Kind, described
+from provisioner.api.machinery.meta import Resource
+from provisioner.api.machinery.schema import (
+    NAME_PATTERN,
+    CelRule,
+    Column,
+    FieldSchema,
+    Kind,
+    described,
+    listed,
+    optional,
+)
 
 ClaimedValue = Literal["VNI", "Address", "Port", "PKey"]
 
@@ -35,15 +44,13 @@ class NetworkClaimSpec:
 class NetworkClaimStatus:
     """Whether the value is still in use."""
 
-    released_time: str | None = described(
+    released_time: str | None = optional(
         "When the holder was found to be gone; the value is nobody's else until the DPUs, or of a P_Key the fabrics, "
         "have confirmed that they know it no more.",
-        default=None,
         format="date-time",
     )
-    waits_for: tuple[str, ...] = described(
+    waits_for: tuple[str, ...] = listed(
         "DPUs, or fabrics, that have not confirmed it, the first ones.",
-        default=(),
         max_items=8,
         item=FieldSchema(doc="Name of a DPU, or of a fabric.", max_length=63),
     )
@@ -53,7 +60,6 @@ class NetworkClaimStatus:
 class NetworkClaim(Resource):
     KIND: ClassVar[Kind] = Kind(
         kind="NetworkClaim",
-        plural="networkclaims",
         short="netclaim",
         description="That a VPC or an attachment has a value, after which the claim is named.",
         columns=(
@@ -72,7 +78,6 @@ class NetworkClaim(Resource):
             ),
         ),
     )
-    metadata: ObjectMeta
     spec: NetworkClaimSpec
     status: NetworkClaimStatus = NetworkClaimStatus()
 

@@ -5,9 +5,18 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Any, ClassVar, Final, Literal
 
-from provisioner.api.machinery.meta import Condition, ObjectMeta, Resource
+from provisioner.api.machinery.meta import Condition, Resource
 from provisioner.api.machinery.rules import IPV4_RULES
-from provisioner.api.machinery.schema import IPV4_PATTERN, CelRule, Column, FieldSchema, Kind, described
+from provisioner.api.machinery.schema import (
+    IPV4_PATTERN,
+    CelRule,
+    Column,
+    FieldSchema,
+    Kind,
+    described,
+    listed,
+    optional,
+)
 from provisioner.api.network.infiniband_rules import FIRST_PKEY, LAST_PKEY
 
 THE_POOL: Final = "default"
@@ -77,14 +86,12 @@ class RouteDistribution:
         "APIServer: in its DPUNetwork. EVPN: by the other DPUs themselves, over route reflectors, by FRR's bgpd on "
         "each DPU; from whom it takes packets of a VPC it is told by the API server all the same.",
         server_default="APIServer",
-        default="APIServer",
     )
-    asn: int | None = described(
-        "Number of the autonomous system that DPUs and reflectors are in.", minimum=1, maximum=LARGEST_ASN, default=None
+    asn: int | None = optional(
+        "Number of the autonomous system that DPUs and reflectors are in.", minimum=1, maximum=LARGEST_ASN
     )
-    reflectors: tuple[str, ...] = described(
+    reflectors: tuple[str, ...] = listed(
         "Addresses of the route reflectors on the underlay, each of which runs `provisioner reflector`.",
-        default=(),
         max_items=4,
         item=FieldSchema(doc="An address on the underlay.", max_length=15, pattern=IPV4_PATTERN, rules=IPV4_RULES),
     )
@@ -115,15 +122,14 @@ class NetworkPoolSpec:
         max_items=16,
         rules=_ONLY_GROW,
     )
-    pkey_ranges: tuple[PKeyRange, ...] = described(
+    pkey_ranges: tuple[PKeyRange, ...] = listed(
         "P_Keys that nobody else on any InfiniBand fabric uses, 1 to 32766 (0x7ffe). A range is never taken away or "
         "made smaller: close it.",
-        default=(),
         max_items=16,
         rules=_ONLY_GROW,
     )
-    route_distribution: RouteDistribution | None = described(
-        "By what DPUs are told of each other's addresses; by the API server without it.", default=None
+    route_distribution: RouteDistribution | None = optional(
+        "By what DPUs are told of each other's addresses; by the API server without it."
     )
 
     @property
@@ -137,24 +143,23 @@ class NetworkPoolSpec:
 class NetworkPoolStatus:
     """What of it is in use."""
 
-    taken_vnis: int | None = described("Identifiers that VPCs have.", default=None)
-    quarantined_vnis: int | None = described(
-        "Identifiers of VPCs that are gone, while a DPU has not confirmed that it knows them no more.", default=None
+    taken_vnis: int | None = optional("Identifiers that VPCs have.")
+    quarantined_vnis: int | None = optional(
+        "Identifiers of VPCs that are gone, while a DPU has not confirmed that it knows them no more."
     )
-    free_vnis: int | None = described("Identifiers that the next VPCs can have.", default=None)
-    taken_pkeys: int | None = described("P_Keys that VPCs have.", default=None)
-    quarantined_pkeys: int | None = described(
-        "P_Keys of VPCs that are gone, while a fabric has not confirmed that it knows them no more.", default=None
+    free_vnis: int | None = optional("Identifiers that the next VPCs can have.")
+    taken_pkeys: int | None = optional("P_Keys that VPCs have.")
+    quarantined_pkeys: int | None = optional(
+        "P_Keys of VPCs that are gone, while a fabric has not confirmed that it knows them no more."
     )
-    free_pkeys: int | None = described("P_Keys that the next VPCs can have.", default=None)
-    conditions: tuple[Condition, ...] = described("Observations.", default=(), max_items=32, list_map_keys=("type",))
+    free_pkeys: int | None = optional("P_Keys that the next VPCs can have.")
+    conditions: tuple[Condition, ...] = listed("Observations.", max_items=32, list_map_keys=("type",))
 
 
 @dataclass(frozen=True, kw_only=True)
 class NetworkPool(Resource):
     KIND: ClassVar[Kind] = Kind(
         kind="NetworkPool",
-        plural="networkpools",
         short="netpool",
         description="The identifiers that tenant networks are given; there is one, named default.",
         columns=(
@@ -173,6 +178,5 @@ class NetworkPool(Resource):
             ),
         ),
     )
-    metadata: ObjectMeta
     spec: NetworkPoolSpec
     status: NetworkPoolStatus = NetworkPoolStatus()

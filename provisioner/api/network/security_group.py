@@ -5,8 +5,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import ClassVar, Literal
 
-from provisioner.api.machinery.meta import Condition, ObjectMeta, Resource
-from provisioner.api.machinery.schema import CelRule, Column, FieldSchema, Kind, described
+from provisioner.api.machinery.meta import Condition, Resource
+from provisioner.api.machinery.schema import CelRule, Column, FieldSchema, Kind, described, listed, optional
 from provisioner.api.network.ip_rules import PREFIX_LENGTH, PREFIX_RULES
 
 Direction = Literal["Ingress", "Egress"]
@@ -32,13 +32,10 @@ class SecurityRule:
         ),
     )
     direction: Direction = described("Ingress: what comes to the attachment; Egress: what it sends.")
-    action: Action = described("What becomes of the packets.", default="Allow", server_default="Allow")
-    protocol: Protocol = described(
-        "Protocol; ICMP is ICMPv6 for IPv6. Any for all.", default="Any", server_default="Any"
-    )
-    ports: tuple[str, ...] = described(
+    action: Action = described("What becomes of the packets.", server_default="Allow")
+    protocol: Protocol = described("Protocol; ICMP is ICMPv6 for IPv6. Any for all.", server_default="Any")
+    ports: tuple[str, ...] = listed(
         "Destination ports or ranges of them, such as 443 or 30000-32767; all if empty.",
-        default=(),
         max_items=32,
         list_set=True,
         item=FieldSchema(
@@ -53,9 +50,8 @@ class SecurityRule:
             ),
         ),
     )
-    cidrs: tuple[str, ...] = described(
+    cidrs: tuple[str, ...] = listed(
         "The other side's addresses; all if empty.",
-        default=(),
         max_items=32,
         list_set=True,
         item=FieldSchema(doc="Addresses, such as 10.1.0.0/24.", max_length=PREFIX_LENGTH, rules=PREFIX_RULES),
@@ -63,7 +59,6 @@ class SecurityRule:
     priority: int = described(
         "Which rule decides, over all groups of an attachment: the lowest number whose packets these are, of the same "
         "number one that denies.",
-        default=1000,
         server_default=1000,
         minimum=0,
         maximum=65535,
@@ -75,11 +70,10 @@ class SecurityGroupSpec:
     """The rules. In a direction of which no rule of an attachment's groups speaks, everything passes; in one of which
     one does, what no rule allows is dropped."""
 
-    rules: tuple[SecurityRule, ...] = described("Rules, decided by priority.", default=(), max_items=128)
+    rules: tuple[SecurityRule, ...] = listed("Rules, decided by priority.", max_items=128)
     stateful: bool = described(
         "Whether answers to what was let through pass by themselves. Without it each direction needs its rule, and the "
         "DPU keeps no record of connections.",
-        default=True,
         server_default=True,
     )
 
@@ -88,15 +82,14 @@ class SecurityGroupSpec:
 class SecurityGroupStatus:
     """Where the group holds."""
 
-    attachments: int | None = described("Attachments for which it holds.", default=None)
-    conditions: tuple[Condition, ...] = described("Observations.", default=(), max_items=32, list_map_keys=("type",))
+    attachments: int | None = optional("Attachments for which it holds.")
+    conditions: tuple[Condition, ...] = listed("Observations.", max_items=32, list_map_keys=("type",))
 
 
 @dataclass(frozen=True, kw_only=True)
 class SecurityGroup(Resource):
     KIND: ClassVar[Kind] = Kind(
         kind="SecurityGroup",
-        plural="securitygroups",
         short="sg",
         namespaced=True,
         description="Which packets the attachments that name it may send and get.",
@@ -107,6 +100,5 @@ class SecurityGroup(Resource):
         ),
         rules=(CelRule("self.metadata.name.size() <= 63", "the name of a SecurityGroup has at most 63 characters"),),
     )
-    metadata: ObjectMeta
     spec: SecurityGroupSpec
     status: SecurityGroupStatus = SecurityGroupStatus()

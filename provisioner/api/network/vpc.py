@@ -5,9 +5,9 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import ClassVar, Final
 
-from provisioner.api.machinery.meta import Condition, ObjectMeta, Resource
+from provisioner.api.machinery.meta import Condition, Resource
 from provisioner.api.machinery.rules import NAME_RULES
-from provisioner.api.machinery.schema import CelRule, Column, FieldSchema, Kind, described
+from provisioner.api.machinery.schema import CelRule, Column, FieldSchema, Kind, described, listed, optional
 from provisioner.api.network.infiniband_rules import PKEY_PATTERN
 from provisioner.api.network.ip_rules import (
     ADDRESS_LENGTH,
@@ -60,9 +60,7 @@ class VPCInfiniBand:
         "Whether it has a partition, with a P_Key of its own: the InfiniBand ports of the servers that are attached to "
         "it are its members. Without one they reach nobody."
     )
-    ip_over_ib: bool = described(
-        "Whether IP over InfiniBand works in the partition.", default=False, server_default=False
-    )
+    ip_over_ib: bool = described("Whether IP over InfiniBand works in the partition.", server_default=False)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -96,29 +94,26 @@ class VPCSpec:
     )
     mtu_bytes: int = described(
         "Largest packet that attachments may send, in bytes. The underlay must carry 50 bytes more.",
-        default=1450,
         server_default=1450,
         minimum=576,
         maximum=9166,
     )
-    routes: tuple[VPCRoute, ...] = described(
-        "Addresses behind attachments.", default=(), max_items=MAX_ROUTES, list_map_keys=("destination",)
+    routes: tuple[VPCRoute, ...] = listed(
+        "Addresses behind attachments.", max_items=MAX_ROUTES, list_map_keys=("destination",)
     )
-    peers: tuple[VPCPeer, ...] = described(
+    peers: tuple[VPCPeer, ...] = listed(
         "VPCs with which packets are exchanged; both must name each other, and neither may hold by its cidrs or routes "
         "what the other holds.",
-        default=(),
         max_items=MAX_PEERS,
         list_map_keys=("namespace", "name"),
     )
-    security_group_refs: tuple[str, ...] = described(
+    security_group_refs: tuple[str, ...] = listed(
         "SecurityGroups of this namespace that hold for every attachment of the VPC, beside the attachment's own.",
-        default=(),
         max_items=8,
         list_set=True,
         item=FieldSchema(doc="Name of a SecurityGroup.", max_length=63, rules=NAME_RULES),
     )
-    infiniband: VPCInfiniBand | None = described("What it has on InfiniBand; nothing if absent.", default=None)
+    infiniband: VPCInfiniBand | None = optional("What it has on InfiniBand; nothing if absent.")
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -138,27 +133,23 @@ class VPCPeerStatus:
 class VPCStatus:
     """What the network was given."""
 
-    vni: int | None = described("VXLAN network identifier, its own among all VPCs.", default=None)
-    pkey: str | None = described(
+    vni: int | None = optional("VXLAN network identifier, its own among all VPCs.")
+    pkey: str | None = optional(
         "P_Key of its partition on InfiniBand, its own among all VPCs, such as 0x0101.",
-        default=None,
         max_length=6,
         pattern=PKEY_PATTERN,
     )
-    attachments: int | None = described("Attachments of the VPC.", default=None)
-    enforced_attachments: int | None = described("Those of which the DPU has confirmed what holds.", default=None)
-    peers: tuple[VPCPeerStatus, ...] | None = described(
-        "Addresses that each of its peers holds.", default=None, max_items=MAX_PEERS
-    )
+    attachments: int | None = optional("Attachments of the VPC.")
+    enforced_attachments: int | None = optional("Those of which the DPU has confirmed what holds.")
+    peers: tuple[VPCPeerStatus, ...] | None = optional("Addresses that each of its peers holds.", max_items=MAX_PEERS)
     """None: nothing was ever recorded, as by versions that did not; that no peer holds anything is recorded, too."""
-    conditions: tuple[Condition, ...] = described("Observations.", default=(), max_items=32, list_map_keys=("type",))
+    conditions: tuple[Condition, ...] = listed("Observations.", max_items=32, list_map_keys=("type",))
 
 
 @dataclass(frozen=True, kw_only=True)
 class VPC(Resource):
     KIND: ClassVar[Kind] = Kind(
         kind="VPC",
-        plural="vpcs",
         short="vpc",
         namespaced=True,
         description="A tenant's network, apart from those of all other tenants.",
@@ -175,6 +166,5 @@ class VPC(Resource):
         ),
         rules=(CelRule("self.metadata.name.size() <= 63", "the name of a VPC has at most 63 characters"),),
     )
-    metadata: ObjectMeta
     spec: VPCSpec
     status: VPCStatus = VPCStatus()

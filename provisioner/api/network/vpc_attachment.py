@@ -5,9 +5,9 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import ClassVar, Final, Literal
 
-from provisioner.api.machinery.meta import Condition, ObjectMeta, Resource
+from provisioner.api.machinery.meta import Condition, Resource
 from provisioner.api.machinery.rules import NAME_RULES
-from provisioner.api.machinery.schema import CelRule, Column, FieldSchema, Kind, described
+from provisioner.api.machinery.schema import CelRule, Column, FieldSchema, Kind, described, listed, optional
 from provisioner.api.network.ip_rules import ADDRESS_LENGTH, ADDRESS_RULES, FUNCTION_RULES
 
 ForwardingState = Literal["Isolated", "Tenant", "Quarantined"]
@@ -35,23 +35,18 @@ class VPCAttachmentSpec:
         max_length=63,
         rules=(*NAME_RULES, _NEVER_CHANGES),
     )
-    dpu_ref: str | None = described(
-        "DPU of the server; needed where it has several.",
-        default=None,
-        max_length=63,
-        rules=(*NAME_RULES, _NEVER_CHANGES),
+    dpu_ref: str | None = optional(
+        "DPU of the server; needed where it has several.", max_length=63, rules=(*NAME_RULES, _NEVER_CHANGES)
     )
     function: str = described(
         "Function of the card that the host sees: pf0, or pf0vf3 for its fourth virtual one.",
-        default="pf0",
         server_default="pf0",
         max_length=8,
         rules=(*FUNCTION_RULES, _NEVER_CHANGES),
     )
-    addresses: tuple[str, ...] = described(
+    addresses: tuple[str, ...] = listed(
         "Addresses that it shall have, at most one of each family, out of the VPC's cidrs: the odd one of a pair, of "
         "which the even one is its gateway. Those of a family that is not named are chosen for it.",
-        default=(),
         max_items=2,
         list_set=True,
         item=FieldSchema(doc="An address.", max_length=ADDRESS_LENGTH, rules=ADDRESS_RULES),
@@ -62,9 +57,8 @@ class VPCAttachmentSpec:
             ),
         ),
     )
-    security_group_refs: tuple[str, ...] = described(
+    security_group_refs: tuple[str, ...] = listed(
         "SecurityGroups of this namespace that hold for it, beside the VPC's.",
-        default=(),
         max_items=8,
         list_set=True,
         item=FieldSchema(doc="Name of a SecurityGroup.", max_length=63, rules=NAME_RULES),
@@ -72,7 +66,6 @@ class VPCAttachmentSpec:
     quarantined: bool = described(
         "Whether nothing may pass for now. It keeps its addresses. That of the administrators (networkQuarantined of "
         "the Server) holds, too, whatever is written here.",
-        default=False,
         server_default=False,
     )
 
@@ -81,36 +74,33 @@ class VPCAttachmentSpec:
 class VPCAttachmentStatus:
     """What the attachment was given and what holds."""
 
-    dpu_ref: str | None = described("DPU that enforces it.", default=None, max_length=63)
-    mac_address: str | None = described(
-        "MAC address of the function; packets from another one are dropped.", default=None, max_length=17
+    dpu_ref: str | None = optional("DPU that enforces it.", max_length=63)
+    mac_address: str | None = optional(
+        "MAC address of the function; packets from another one are dropped.", max_length=17
     )
-    addresses: tuple[str, ...] = described(
+    addresses: tuple[str, ...] = listed(
         "Its addresses, one of each family of the VPC.",
-        default=(),
         max_items=2,
         item=FieldSchema(doc="An address.", max_length=ADDRESS_LENGTH),
     )
-    gateways: tuple[str, ...] = described(
+    gateways: tuple[str, ...] = listed(
         "Gateway of each address: the other one of its pair, on the DPU.",
-        default=(),
         max_items=2,
         item=FieldSchema(doc="An address.", max_length=ADDRESS_LENGTH),
     )
-    forwarding_state: ForwardingState | None = described(
-        "What the DPU does with its packets, as the DPU has confirmed it.", default=None
+    forwarding_state: ForwardingState | None = optional(
+        "What the DPU does with its packets, as the DPU has confirmed it."
     )
-    network_generation: int | None = described(
-        "Generation of the DPUNetwork that holds this attachment as it is wanted now.", default=None
+    network_generation: int | None = optional(
+        "Generation of the DPUNetwork that holds this attachment as it is wanted now."
     )
-    conditions: tuple[Condition, ...] = described("Observations.", default=(), max_items=32, list_map_keys=("type",))
+    conditions: tuple[Condition, ...] = listed("Observations.", max_items=32, list_map_keys=("type",))
 
 
 @dataclass(frozen=True, kw_only=True)
 class VPCAttachment(Resource):
     KIND: ClassVar[Kind] = Kind(
         kind="VPCAttachment",
-        plural="vpcattachments",
         short="vpca",
         namespaced=True,
         description="A function of a server's card, in a VPC of its tenant.",
@@ -128,6 +118,5 @@ class VPCAttachment(Resource):
         rules=(CelRule("self.metadata.name.size() <= 63", "the name of a VPCAttachment has at most 63 characters"),),
         selectable=(".spec.vpcRef", ".spec.serverRef"),
     )
-    metadata: ObjectMeta
     spec: VPCAttachmentSpec
     status: VPCAttachmentStatus = VPCAttachmentStatus()

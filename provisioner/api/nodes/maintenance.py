@@ -6,9 +6,9 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import ClassVar, Final, Literal
 
-from provisioner.api.machinery.meta import Condition, ObjectMeta, Resource
+from provisioner.api.machinery.meta import Condition, Resource
 from provisioner.api.machinery.rules import NAME_RULES, PRINTABLE_RULES
-from provisioner.api.machinery.schema import CelRule, Column, FieldSchema, Kind, described
+from provisioner.api.machinery.schema import CelRule, Column, FieldSchema, Kind, described, listed, optional
 
 MaintenanceAction = Literal["Drain", "Reboot", "Reimage", "PowerCycle"]
 MaintenancePolicy = Literal["WhenIdle", "Deadline", "Now"]
@@ -92,10 +92,8 @@ class Requestor:
         max_length=63,
         rules=NAME_RULES,
     )
-    user: str | None = described(
-        "User name that the API server knew the asker by. An admission policy refuses another person's.",
-        default=None,
-        max_length=253,
+    user: str | None = optional(
+        "User name that the API server knew the asker by. An admission policy refuses another person's.", max_length=253
     )
     action: MaintenanceAction = described(
         "Drain: take it out of use until the request is withdrawn. Reboot, PowerCycle: boot anew, on the image that "
@@ -103,38 +101,31 @@ class Requestor:
     )
     policy: MaintenancePolicy = described(
         "WhenIdle: never interrupts a job. Deadline: warns jobs, and evicts them at deadlineTime. Now: evicts at once.",
-        default="WhenIdle",
         server_default="WhenIdle",
     )
-    deadline_time: str | None = described(
-        "With policy Deadline: when running jobs are evicted.", default=None, format="date-time"
+    deadline_time: str | None = optional("With policy Deadline: when running jobs are evicted.", format="date-time")
+    image_ref: str | None = optional(
+        "Image to boot once; the assigned one if absent.", max_length=253, rules=NAME_RULES
     )
-    image_ref: str | None = described(
-        "Image to boot once; the assigned one if absent.", default=None, max_length=253, rules=NAME_RULES
-    )
-    node_pool_ref: str | None = described(
+    node_pool_ref: str | None = optional(
         "NodePool that the server moves to with that boot; the one that it is assigned to if absent.",
-        default=None,
         max_length=63,
         rules=NAME_RULES,
     )
-    message: str | None = described("Why, in words.", default=None, max_length=1024)
-    requested_time: str | None = described("When it was asked for.", default=None, format="date-time")
-    turn: RequestTurn | None = described(
+    message: str | None = optional("Why, in words.", max_length=1024)
+    requested_time: str | None = optional("When it was asked for.", format="date-time")
+    turn: RequestTurn | None = optional(
         "For who asks for many servers, of which few at a time may go. Until it is Granted the request is not carried "
         "out. Waits: nothing is done for it. Steered: pods are placed there only where no other server takes them. "
-        "Closed: no new job is taken; those that run end by themselves. Granted if absent.",
-        default=None,
+        "Closed: no new job is taken; those that run end by themselves. Granted if absent."
     )
-    closing_time: str | None = described(
+    closing_time: str | None = optional(
         "With turn Closed: where Slurm can reserve a node for a moment to come (25.05 or newer), jobs that end by then "
         "still start, and none from then on. Elsewhere none starts from now on, and no pod does anywhere.",
-        default=None,
         format="date-time",
     )
-    staging: StagingTurn | None = described(
-        "Whether the agent fetches the image ahead while jobs run: Later spares the network until Now. Now if absent.",
-        default=None,
+    staging: StagingTurn | None = optional(
+        "Whether the agent fetches the image ahead while jobs run: Later spares the network until Now. Now if absent."
     )
 
     @property
@@ -152,9 +143,8 @@ class MaintenanceSpec:
         max_length=63,
         rules=(*NAME_RULES, CelRule("self == oldSelf", "a Maintenance keeps its server: make another one")),
     )
-    requestors: tuple[Requestor, ...] = described(
+    requestors: tuple[Requestor, ...] = listed(
         "Who wants what. Each writes its own entry, and takes it away to withdraw.",
-        default=(),
         max_items=16,
         list_map_keys=("name",),
     )
@@ -184,12 +174,12 @@ class RebootAttempt:
     )
     image_ref: str = described("Image that it shall boot.", max_length=253)
     image_digest: str = described("Digest of that image.", max_length=71)
-    node_pool_ref: str | None = described("NodePool whose Node it shall become.", default=None, max_length=63)
+    node_pool_ref: str | None = optional("NodePool whose Node it shall become.", max_length=63)
     started_time: str = described("When it was begun.", format="date-time")
     deadline_time: str = described("When the next method is tried unless a new boot was seen.", format="date-time")
-    ended_time: str | None = described("When it was over.", default=None, format="date-time")
-    outcome: AttemptOutcome | None = described("How it ended.", default=None)
-    message: str | None = described("What is known of its end.", default=None, max_length=1024)
+    ended_time: str | None = optional("When it was over.", format="date-time")
+    outcome: AttemptOutcome | None = optional("How it ended.")
+    message: str | None = optional("What is known of its end.", max_length=1024)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -198,15 +188,12 @@ class SlurmDrain:
 
     node: str = described("Name of the node in Slurm.", max_length=253)
     reason: str = described("Drain reason that we set; only a drain with it is lifted.", max_length=253)
-    node_pool_ref: str | None = described(
-        "NodePool whose Slurm cluster it is in, should the server be gone when it is lifted.",
-        default=None,
-        max_length=63,
+    node_pool_ref: str | None = optional(
+        "NodePool whose Slurm cluster it is in, should the server be gone when it is lifted.", max_length=63
     )
-    reserved_time: str | None = described(
+    reserved_time: str | None = optional(
         "From when on it is reserved, by a reservation named provisioner- and this Maintenance's name; that is deleted "
         "when the drain is lifted. Absent if none was asked for.",
-        default=None,
         format="date-time",
     )
 
@@ -219,9 +206,8 @@ class TimelineEntry:
     phase: MaintenancePhase = described("Phase in which it happened.")
     reason: str = described("One CamelCase word of a small set.", max_length=63, rules=PRINTABLE_RULES)
     message: str = described("In words.", max_length=1024)
-    about: tuple[str, ...] = described(
+    about: tuple[str, ...] = listed(
         "What it is about, for programs: a requestor and a fingerprint of its request, pods, an intent's id.",
-        default=(),
         max_items=16,
         item=FieldSchema(doc="A name or an id.", max_length=512),
     )
@@ -231,31 +217,28 @@ class TimelineEntry:
 class MaintenanceStatus:
     """Where it is, what it waits for, what was done. The executor alone writes it."""
 
-    phase: MaintenancePhase | None = described("Where it is.", default=None)
-    action: MaintenanceAction | None = described("What the requestors together want.", default=None)
-    policy: MaintenancePolicy | None = described("The most urgent of the requestors' policies.", default=None)
-    deadline_time: str | None = described("The earliest of their deadlines.", default=None, format="date-time")
-    image_ref: str | None = described("Image that it shall boot.", default=None, max_length=253)
-    node_uid: str | None = described("Node that was claimed.", default=None, max_length=64)
-    boot_id_before: str | None = described("Kernel boot id when it was claimed.", default=None, max_length=63)
-    boot_id_after: str | None = described("Kernel boot id in which it ended.", default=None, max_length=63)
-    slurm: SlurmDrain | None = described("What was drained or reserved in Slurm.", default=None)
-    warned_time: str | None = described("When running jobs were warned.", default=None, format="date-time")
-    reboot: RebootAttempt | None = described("The attempt under way, or the last one.", default=None)
-    attempts: tuple[RebootAttempt, ...] = described("Attempts since the claim that are over.", default=(), max_items=16)
-    blockers: tuple[Blocker, ...] = described("What it waits for.", default=(), max_items=32)
-    next_step: str | None = described("What comes next, in words.", default=None, max_length=1024)
-    started_time: str | None = described("When it was first seen.", default=None, format="date-time")
-    claimed_time: str | None = described("When the server was claimed.", default=None, format="date-time")
-    drained_time: str | None = described("When nothing was left to wait for.", default=None, format="date-time")
-    finished_time: str | None = described("When it ended.", default=None, format="date-time")
-    timeline: tuple[TimelineEntry, ...] = described(
-        "The record: what was done and seen, oldest first.", default=(), max_items=128
-    )
-    conditions: tuple[Condition, ...] = described(
+    phase: MaintenancePhase | None = optional("Where it is.")
+    action: MaintenanceAction | None = optional("What the requestors together want.")
+    policy: MaintenancePolicy | None = optional("The most urgent of the requestors' policies.")
+    deadline_time: str | None = optional("The earliest of their deadlines.", format="date-time")
+    image_ref: str | None = optional("Image that it shall boot.", max_length=253)
+    node_uid: str | None = optional("Node that was claimed.", max_length=64)
+    boot_id_before: str | None = optional("Kernel boot id when it was claimed.", max_length=63)
+    boot_id_after: str | None = optional("Kernel boot id in which it ended.", max_length=63)
+    slurm: SlurmDrain | None = optional("What was drained or reserved in Slurm.")
+    warned_time: str | None = optional("When running jobs were warned.", format="date-time")
+    reboot: RebootAttempt | None = optional("The attempt under way, or the last one.")
+    attempts: tuple[RebootAttempt, ...] = listed("Attempts since the claim that are over.", max_items=16)
+    blockers: tuple[Blocker, ...] = listed("What it waits for.", max_items=32)
+    next_step: str | None = optional("What comes next, in words.", max_length=1024)
+    started_time: str | None = optional("When it was first seen.", format="date-time")
+    claimed_time: str | None = optional("When the server was claimed.", format="date-time")
+    drained_time: str | None = optional("When nothing was left to wait for.", format="date-time")
+    finished_time: str | None = optional("When it ended.", format="date-time")
+    timeline: tuple[TimelineEntry, ...] = listed("The record: what was done and seen, oldest first.", max_items=128)
+    conditions: tuple[Condition, ...] = listed(
         "MaintenancePlanned, DrainInProgress, Drained, MaintenanceInProgress (after KEP-5683), Succeeded, and "
         "SlurmDrained while the drain in Slurm outlives the Maintenance, until the server is verified.",
-        default=(),
         max_items=32,
         list_map_keys=("type",),
     )
@@ -265,7 +248,6 @@ class MaintenanceStatus:
 class Maintenance(Resource):
     KIND: ClassVar[Kind] = Kind(
         kind="Maintenance",
-        plural="maintenances",
         short="mnt",
         description="One disturbance of one server, from the request to its proven end; the record of what was done.",
         columns=(
@@ -281,7 +263,6 @@ class Maintenance(Resource):
         rules=(CelRule("self.metadata.name.size() <= 253", "a Maintenance's name has at most 253 characters"),),
         selectable=(".spec.serverRef", ".status.phase"),
     )
-    metadata: ObjectMeta
     spec: MaintenanceSpec
     status: MaintenanceStatus = MaintenanceStatus()
 

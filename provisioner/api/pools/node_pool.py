@@ -5,9 +5,9 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Any, ClassVar, Literal
 
-from provisioner.api.machinery.meta import Condition, ObjectMeta, Resource
+from provisioner.api.machinery.meta import Condition, Resource
 from provisioner.api.machinery.rules import KERNEL_ARGUMENT, LABEL_VALUE_RULES, NAME_RULES
-from provisioner.api.machinery.schema import CelRule, Column, FieldSchema, Kind, described
+from provisioner.api.machinery.schema import CelRule, Column, FieldSchema, Kind, described, listed, optional
 from provisioner.api.pools.numa_alignment import COMPUTED_FIELDS, NOT_BESIDE_CONFIGURATION, NumaAlignment
 from provisioner.api.pools.pool_settings import JobSettings, MaintenanceSettings, VerificationSettings
 from provisioner.api.pools.rollout_status import ReleasedImage, RolloutRecord, RolloutStatus
@@ -27,7 +27,7 @@ class Taint:
         max_length=253,
         rules=(CelRule("!format.qualifiedName().validate(self).hasValue()", f"a taint's key {_KEY_WORDS}"),),
     )
-    value: str | None = described("Value of the taint.", default=None, max_length=63, rules=LABEL_VALUE_RULES)
+    value: str | None = optional("Value of the taint.", max_length=63, rules=LABEL_VALUE_RULES)
     effect: Literal["NoSchedule", "PreferNoSchedule", "NoExecute"] = described("Effect of the taint.")
 
 
@@ -49,9 +49,8 @@ class KubeletSettings:
             ),
         ),
     )
-    taints: tuple[Taint, ...] = described(
+    taints: tuple[Taint, ...] = listed(
         "Taints of the Nodes.",
-        default=(),
         max_items=32,
         list_map_keys=("key", "effect"),
         rules=(
@@ -81,10 +80,9 @@ class KubeletSettings:
             ),
         ),
     )
-    numa_alignment: NumaAlignment | None = described(
+    numa_alignment: NumaAlignment | None = optional(
         "If set, even to {}: CPUs, memory and devices of a Guaranteed pod come from one NUMA node (CPU manager static, "
-        "memory manager Static, topology manager single-numa-node).",
-        default=None,
+        "memory manager Static, topology manager single-numa-node)."
     )
 
 
@@ -92,17 +90,13 @@ class KubeletSettings:
 class StageTimeouts:
     """How long each stage of a boot may take, in seconds."""
 
-    firmware: int | None = described(
-        "Firmware: power-on to iPXE's DHCP request.", default=None, minimum=10, maximum=7200
-    )
-    ipxe: int | None = described("iPXE: its DHCP request to stage-1.", default=None, minimum=10, maximum=7200)
-    stage1: int | None = described(
-        "Stage-1: its start to the fetch of the root.", default=None, minimum=10, maximum=7200
-    )
-    root: int | None = described("Root: fetch, verification and switch over.", default=None, minimum=10, maximum=7200)
-    system: int | None = described("System: switch over to the join request.", default=None, minimum=10, maximum=7200)
-    token: int | None = described("Token: join request to its answer.", default=None, minimum=10, maximum=7200)
-    kubelet: int | None = described("Kubelet: join configuration to Ready.", default=None, minimum=10, maximum=7200)
+    firmware: int | None = optional("Firmware: power-on to iPXE's DHCP request.", minimum=10, maximum=7200)
+    ipxe: int | None = optional("iPXE: its DHCP request to stage-1.", minimum=10, maximum=7200)
+    stage1: int | None = optional("Stage-1: its start to the fetch of the root.", minimum=10, maximum=7200)
+    root: int | None = optional("Root: fetch, verification and switch over.", minimum=10, maximum=7200)
+    system: int | None = optional("System: switch over to the join request.", minimum=10, maximum=7200)
+    token: int | None = optional("Token: join request to its answer.", minimum=10, maximum=7200)
+    kubelet: int | None = optional("Kubelet: join configuration to Ready.", minimum=10, maximum=7200)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -132,9 +126,8 @@ class NodePoolSpec:
     upgrade_strategy: UpgradeStrategy = described(
         "How servers move to another image, as their jobs end.", default_factory=UpgradeStrategy
     )
-    borrows: tuple[Borrowing, ...] = described(
+    borrows: tuple[Borrowing, ...] = listed(
         "Servers of other NodePools that are in this one at certain times. They come, and go back, as their jobs end.",
-        default=(),
         max_items=16,
         list_map_keys=("nodePoolRef", "selector"),
     )
@@ -142,20 +135,16 @@ class NodePoolSpec:
         "Required: a server joins only after its TPM proved which machine it is and what it booted (but see "
         "withoutTPM). Optional: a server of which no TPM is known joins by its address, once per boot that the "
         "controller itself ordered. A proof that is offered has to hold in both.",
-        default="Required",
         server_default="Required",
     )
     without_tpm: Literal["Refused", "VouchedByDPU"] = described(
         "Where attestation is Required, what becomes of a server that has no TPM. Refused: it does not join. "
         "VouchedByDPU: it joins through a DPU with spec.dpu.hostBoot Proxied that has proved its own boot; that says "
         "which machine it is, and not what it runs.",
-        default="Refused",
         server_default="Refused",
     )
     kubelet: KubeletSettings = described("What the pool's Nodes and kubelets get.", default_factory=KubeletSettings)
-    kernel_arguments: tuple[str, ...] = described(
-        "Further kernel arguments.", default=(), max_items=64, item=KERNEL_ARGUMENT
-    )
+    kernel_arguments: tuple[str, ...] = listed("Further kernel arguments.", max_items=64, item=KERNEL_ARGUMENT)
     stage_timeout_seconds: StageTimeouts = described(
         "How long each stage of a boot may take. What takes longer is told; a boot is given up after the stages up to "
         "the join together, or after that of the kubelet.",
@@ -174,34 +163,27 @@ class NodePoolSpec:
 class NodePoolStatus:
     """Counts of the pool's servers, and how far they are on their way to its image."""
 
-    desired: int | None = described("Accepted servers of the pool that are to be on.", default=None)
-    updated: int | None = described("Those that are in use with the pool's image.", default=None)
-    updating: int | None = described("Those that are on their way to it.", default=None)
-    waiting: int | None = described("Those in use with another image, which wait for their turn.", default=None)
-    left_alone: int | None = described(
+    desired: int | None = optional("Accepted servers of the pool that are to be on.")
+    updated: int | None = optional("Those that are in use with the pool's image.")
+    updating: int | None = optional("Those that are on their way to it.")
+    waiting: int | None = optional("Those in use with another image, which wait for their turn.")
+    left_alone: int | None = optional(
         "Those in use with another image that the rollout leaves as they are: held, excluded, reimaged by a person "
-        "since it began, or of another architecture than the image.",
-        default=None,
+        "since it began, or of another architecture than the image."
     )
-    failed: int | None = described(
-        "Those that did not get to it, or got there and went out of use: they wait for a person.", default=None
+    failed: int | None = optional(
+        "Those that did not get to it, or got there and went out of use: they wait for a person."
     )
-    unavailable: int | None = described("Those that are not in use, whatever the reason.", default=None)
-    released: ReleasedImage | None = described(
-        "Image that has passed the canary here: what servers without a Node, and new ones, boot.", default=None
+    unavailable: int | None = optional("Those that are not in use, whatever the reason.")
+    released: ReleasedImage | None = optional(
+        "Image that has passed the canary here: what servers without a Node, and new ones, boot."
     )
-    rollout: RolloutStatus | None = described("The rollout under way, or the last one.", default=None)
-    history: tuple[RolloutRecord, ...] = described(
-        "Rollouts that are over, the last one first.",
-        default=(),
-        max_items=10,
-        item=FieldSchema(doc="A rollout that is over."),
+    rollout: RolloutStatus | None = optional("The rollout under way, or the last one.")
+    history: tuple[RolloutRecord, ...] = listed(
+        "Rollouts that are over, the last one first.", max_items=10, item=FieldSchema(doc="A rollout that is over.")
     )
-    conditions: tuple[Condition, ...] = described(
-        "Ready, and of the rollout: Progressing, Paused, Degraded.",
-        default=(),
-        max_items=32,
-        list_map_keys=("type",),
+    conditions: tuple[Condition, ...] = listed(
+        "Ready, and of the rollout: Progressing, Paused, Degraded.", max_items=32, list_map_keys=("type",)
     )
 
 
@@ -209,7 +191,6 @@ class NodePoolStatus:
 class NodePool(Resource):
     KIND: ClassVar[Kind] = Kind(
         kind="NodePool",
-        plural="nodepools",
         short="np",
         description="Servers that boot one image and become Nodes with the same labels, taints and kubelet settings.",
         columns=(
@@ -237,6 +218,5 @@ class NodePool(Resource):
             ),
         ),
     )
-    metadata: ObjectMeta
     spec: NodePoolSpec
     status: NodePoolStatus = NodePoolStatus()

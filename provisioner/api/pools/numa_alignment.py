@@ -38,33 +38,22 @@ class NumaAlignment:
     )
     reserved_cores: int = described(
         "Cores of each NUMA node, with all their threads, that are the system's and the kubelet's.",
-        default=1,
         server_default=1,
         minimum=1,
         maximum=64,
     )
     reserved_memory: str = described(
         "Memory of each NUMA node that is the system's: the root and container images lie in it, too.",
-        default="2Gi",
         server_default="2Gi",
         max_length=8,
         rules=_QUANTITY_RULES,
     )
     eviction_memory: str = described(
         "Of all that: when less than this is available in the machine, pods are evicted.",
-        default="512Mi",
         server_default="512Mi",
         max_length=8,
         rules=_QUANTITY_RULES,
     )
-
-    @property
-    def reserved_memory_bytes(self) -> int:
-        return _bytes(self.reserved_memory)
-
-    @property
-    def eviction_memory_bytes(self) -> int:
-        return _bytes(self.eviction_memory)
 
 
 COMPUTED_FIELDS: Final = {
@@ -88,8 +77,8 @@ NOT_BESIDE_CONFIGURATION: Final = CelRule(
 )
 
 
-def _bytes(text: str) -> int:
-    """Raises: ValueError for what the API server refuses."""
+def memory_bytes(text: str) -> int:
+    """Of an amount of memory, such as `2Gi`. Raises: ValueError for what the API server refuses."""
     found = re.fullmatch(_PATTERN, text)
     if found is None:
         raise ValueError(f"{text!r} is no amount of memory")

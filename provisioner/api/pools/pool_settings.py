@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from typing import Any, ClassVar, Final, Literal
 
 from provisioner.api.machinery.rules import AMOUNT_PATTERN, NAME_RULES, PRINTABLE_RULES
-from provisioner.api.machinery.schema import CelRule, FieldSchema, described
+from provisioner.api.machinery.schema import CelRule, FieldSchema, described, listed, optional
 from provisioner.api.nodes.maintenance import RebootMethod
 from provisioner.api.pools.gpu_settings import GpuSettings
 
@@ -21,16 +21,14 @@ CHECK_NAMESPACE: Final = "provisioner-checks"
 class PodJobs:
     """Which pods are jobs. Pods of DaemonSets and mirror pods never are."""
 
-    selectors: tuple[str, ...] = described(
+    selectors: tuple[str, ...] = listed(
         "Label selectors, such as app=training; a pod that matches one is a job. Absent: whatever requests a GPU or "
         "belongs to a Job, JobSet, Kueue Workload or PodGroup.",
-        default=(),
         max_items=16,
         item=FieldSchema(doc="A label selector as kubectl takes it.", min_length=1, max_length=512),
     )
-    ignored_selectors: tuple[str, ...] = described(
+    ignored_selectors: tuple[str, ...] = listed(
         "Label selectors; a pod that matches one is no job, whatever else it is.",
-        default=(),
         max_items=16,
         item=FieldSchema(doc="A label selector as kubectl takes it.", min_length=1, max_length=512),
     )
@@ -51,15 +49,12 @@ class SlurmJobs:
     node_name_prefix: str = described(
         "What stands before a server's name to make its name in Slurm.", default="", max_length=63
     )
-    certificate: str | None = described(
-        "PEM certificate authority of slurmrestd's TLS; the system's trust store decides if absent.",
-        default=None,
-        max_length=16384,
+    certificate: str | None = optional(
+        "PEM certificate authority of slurmrestd's TLS; the system's trust store decides if absent.", max_length=16384
     )
-    signal: WarningSignal | None = described(
+    signal: WarningSignal | None = optional(
         "Signal that the steps of jobs get when a deadline is announced; none if absent. A step that does not handle "
-        "it ends of it.",
-        default=None,
+        "it ends of it."
     )
 
 
@@ -68,17 +63,17 @@ class JobSettings:
     """Where jobs are looked for."""
 
     kubernetes: PodJobs = described("Which pods are jobs.", default_factory=PodJobs)
-    slurm: SlurmJobs | None = described("The Slurm cluster of the pool, if it has one.", default=None)
+    slurm: SlurmJobs | None = optional("The Slurm cluster of the pool, if it has one.")
 
 
 @dataclass(frozen=True, kw_only=True)
 class MethodTimeouts:
     """How long each reboot method may take until something of the new boot is seen, in seconds."""
 
-    kexec: int = described("Kexec.", default=180, server_default=180, minimum=5, maximum=7200)
-    reboot: int = described("Reboot by the system itself.", default=900, server_default=900, minimum=5, maximum=7200)
-    reset: int = described("Reset by the BMC.", default=900, server_default=900, minimum=5, maximum=7200)
-    power_cycle: int = described("Power off and on.", default=900, server_default=900, minimum=5, maximum=7200)
+    kexec: int = described("Kexec.", server_default=180, minimum=5, maximum=7200)
+    reboot: int = described("Reboot by the system itself.", server_default=900, minimum=5, maximum=7200)
+    reset: int = described("Reset by the BMC.", server_default=900, minimum=5, maximum=7200)
+    power_cycle: int = described("Power off and on.", server_default=900, minimum=5, maximum=7200)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -98,20 +93,16 @@ class MaintenanceSettings:
             field=".rebootMethods",
         ),
     )
-    max_unavailable: int | str | None = described(
+    max_unavailable: int | str | None = optional(
         "How many of the pool's servers may be disturbed at once: a count, or a share such as 10% (rounded up). 0 "
-        "pauses. 10% if absent.",
-        default=None,
+        "pauses. 10% if absent."
     )
-    reboot_methods: tuple[RebootMethod, ...] = described(
-        "Reboot methods in the order in which they are tried; all four, the gentlest first, if absent.",
-        default=(),
-        max_items=4,
+    reboot_methods: tuple[RebootMethod, ...] = listed(
+        "Reboot methods in the order in which they are tried; all four, the gentlest first, if absent.", max_items=4
     )
-    kexec_models: tuple[str, ...] = described(
+    kexec_models: tuple[str, ...] = listed(
         "Product names (SMBIOS) of servers that may be rebooted by kexec; '*' for all. None if absent: drivers of some "
         "devices do not survive a kexec.",
-        default=(),
         max_items=64,
         item=FieldSchema(doc="A product name, or '*'.", min_length=1, max_length=128, rules=PRINTABLE_RULES),
     )
@@ -121,26 +112,19 @@ class MaintenanceSettings:
     cordon: Literal["WhenIdle", "WhenPlanned"] = described(
         "WhenIdle: a node stays open to jobs until none runs. WhenPlanned: it takes no new job as soon as a "
         "disturbance is planned, and running ones end.",
-        default="WhenIdle",
         server_default="WhenIdle",
     )
     warning_seconds: int = described(
-        "How long before a deadline running jobs are warned.",
-        default=900,
-        server_default=900,
-        minimum=0,
-        maximum=604800,
+        "How long before a deadline running jobs are warned.", server_default=900, minimum=0, maximum=604800
     )
     drain_timeout_seconds: int = described(
         "How long evictions may be held up (by a PodDisruptionBudget, say) before the disturbance is given up.",
-        default=3600,
         server_default=3600,
         minimum=10,
         maximum=604800,
     )
     verification_timeout_seconds: int = described(
         "How long a booted node may take until it is Ready and its checks have passed.",
-        default=1800,
         server_default=1800,
         minimum=10,
         maximum=86400,
@@ -152,12 +136,8 @@ class ExpectedGpus:
     """GPUs by PCI."""
 
     count: int = described("How many there are.", minimum=0, maximum=64)
-    vendor_id: str = described(
-        "PCI vendor, four hexadecimal digits.", default="10de", server_default="10de", pattern=r"^[0-9a-f]{4}$"
-    )
-    device_id: str | None = described(
-        "PCI device, four hexadecimal digits; any if absent.", default=None, pattern=r"^[0-9a-f]{4}$"
-    )
+    vendor_id: str = described("PCI vendor, four hexadecimal digits.", server_default="10de", pattern=r"^[0-9a-f]{4}$")
+    device_id: str | None = optional("PCI device, four hexadecimal digits; any if absent.", pattern=r"^[0-9a-f]{4}$")
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -165,22 +145,20 @@ class ExpectedInfiniband:
     """InfiniBand ports."""
 
     ports: int = described("How many there are.", minimum=0, maximum=64)
-    state: Literal["ACTIVE", "INIT", "Any"] = described(
-        "State that each must be in.", default="ACTIVE", server_default="ACTIVE"
-    )
-    rate_gbps: int | None = described("Rate that each must have at least, in Gb/s.", default=None, minimum=1)
+    state: Literal["ACTIVE", "INIT", "Any"] = described("State that each must be in.", server_default="ACTIVE")
+    rate_gbps: int | None = optional("Rate that each must have at least, in Gb/s.", minimum=1)
 
 
 @dataclass(frozen=True, kw_only=True)
 class ExpectedInventory:
     """What each server of the pool must have. What is absent here is not looked at."""
 
-    cpus: int | None = described("Logical processors, exactly.", default=None, minimum=1)
-    memory_mib: int | None = described("Memory that the kernel sees, at least, in MiB.", default=None, minimum=1)
-    disks: int | None = described("Disks, at least.", default=None, minimum=0)
-    nics: int | None = described("Network interfaces with a PCI device, at least.", default=None, minimum=0)
-    gpus: ExpectedGpus | None = described("GPUs.", default=None)
-    infiniband: ExpectedInfiniband | None = described("InfiniBand ports.", default=None)
+    cpus: int | None = optional("Logical processors, exactly.", minimum=1)
+    memory_mib: int | None = optional("Memory that the kernel sees, at least, in MiB.", minimum=1)
+    disks: int | None = optional("Disks, at least.", minimum=0)
+    nics: int | None = optional("Network interfaces with a PCI device, at least.", minimum=0)
+    gpus: ExpectedGpus | None = optional("GPUs.")
+    infiniband: ExpectedInfiniband | None = optional("InfiniBand ports.")
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -192,13 +170,7 @@ class JobCheck:
     """
 
     name: str = described("Name of the check, unique in the pool.", max_length=40, rules=NAME_RULES)
-    namespace: str = described(
-        "Namespace of the Job.",
-        default=CHECK_NAMESPACE,
-        server_default=CHECK_NAMESPACE,
-        max_length=63,
-        rules=NAME_RULES,
-    )
+    namespace: str = described("Namespace of the Job.", server_default=CHECK_NAMESPACE, max_length=63, rules=NAME_RULES)
     template: dict[str, Any] = described(
         "JobTemplateSpec (batch/v1): metadata and spec. Node, tolerations, restart policy and back-off are set for it.",
         preserve_unknown=True,
@@ -209,7 +181,7 @@ class JobCheck:
             ),
         ),
     )
-    timeout_seconds: int = described("How long it may take.", default=600, server_default=600, minimum=5, maximum=86400)
+    timeout_seconds: int = described("How long it may take.", server_default=600, minimum=5, maximum=86400)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -226,22 +198,18 @@ class VerificationSettings:
         ),
     )
     expected: ExpectedInventory = described("What each server must have.", default_factory=ExpectedInventory)
-    gpus: GpuSettings | None = described(
-        "How its GPUs must be, by NVML. If absent, each setting's default, where NVIDIA's driver is bound to them.",
-        default=None,
+    gpus: GpuSettings | None = optional(
+        "How its GPUs must be, by NVML. If absent, each setting's default, where NVIDIA's driver is bound to them."
     )
-    root_free_mib: int = described(
-        "Free space that the root must have, in MiB.", default=64, server_default=64, minimum=0
-    )
+    root_free_mib: int = described("Free space that the root must have, in MiB.", server_default=64, minimum=0)
     clock_skew_seconds: int = described(
-        "How far the node's clock may be off, in seconds.", default=10, server_default=10, minimum=1, maximum=3600
+        "How far the node's clock may be off, in seconds.", server_default=10, minimum=1, maximum=3600
     )
-    checks: tuple[JobCheck, ...] = described(
-        "Checks of the site's own, one after the other.", default=(), max_items=16, list_map_keys=("name",)
+    checks: tuple[JobCheck, ...] = listed(
+        "Checks of the site's own, one after the other.", max_items=16, list_map_keys=("name",)
     )
     attempts: int = described(
         "How many rounds of checks a boot gets by itself, the first one among them, before a person is asked.",
-        default=2,
         server_default=2,
         minimum=1,
         maximum=10,

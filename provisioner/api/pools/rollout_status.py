@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from typing import Literal
 
 from provisioner.api.machinery.rules import PRINTABLE_RULES
-from provisioner.api.machinery.schema import described
+from provisioner.api.machinery.schema import described, listed, optional
 
 RolloutStage = Literal["Canary", "CanarySoak", "Wave", "WaveSoak", "Rest"]
 RolloutOutcome = Literal["Completed", "Superseded"]
@@ -18,10 +18,9 @@ class ReleasedImage:
 
     image_ref: str = described("Its name.", max_length=253)
     time: str = described("When it passed the canary, or became the pool's first.", format="date-time")
-    verified_time: str | None = described(
+    verified_time: str | None = optional(
         "When a server of the pool was first seen in use with it; until then the pool's next image takes its place at "
         "once.",
-        default=None,
         format="date-time",
     )
 
@@ -51,9 +50,7 @@ class RolloutBlocker:
 
     job: str = described("What it is, such as SlurmJob 4711.", max_length=512)
     servers: int = described("How many servers wait for it.", minimum=1)
-    expected_time: str | None = described(
-        "When it ends at the latest, if that is known.", default=None, format="date-time"
-    )
+    expected_time: str | None = optional("When it ends at the latest, if that is known.", format="date-time")
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -79,34 +76,27 @@ class RolloutStatus:
     """One image on its way through a pool."""
 
     image_ref: str = described("The image.", max_length=253)
-    previous_image_ref: str | None = described(
-        "Image that was released when it began: what `kubectl provision rollout undo` goes back to.",
-        default=None,
-        max_length=253,
+    previous_image_ref: str | None = optional(
+        "Image that was released when it began: what `kubectl provision rollout undo` goes back to.", max_length=253
     )
     started_time: str = described("When it began.", format="date-time")
-    completed_time: str | None = described("When all servers had it.", default=None, format="date-time")
-    moved_time: str | None = described(
-        "When servers of other NodePools began to move in, where that is why it goes on.",
-        default=None,
-        format="date-time",
+    completed_time: str | None = optional("When all servers had it.", format="date-time")
+    moved_time: str | None = optional(
+        "When servers of other NodePools began to move in, where that is why it goes on.", format="date-time"
     )
-    stage: RolloutStage | None = described("Where it is.", default=None)
-    passed: int = described("How many stages (canary, waves) are over.", default=0, server_default=0, minimum=0)
+    stage: RolloutStage | None = optional("Where it is.")
+    passed: int = described("How many stages (canary, waves) are over.", server_default=0, minimum=0)
     message: str = described("Where it is and what it waits for, in words.", default="", max_length=1024)
-    expected_time: str | None = described(
+    expected_time: str | None = optional(
         "When it is complete, should jobs end when expected and nothing fail; absent if that is not known.",
-        default=None,
         format="date-time",
     )
-    stopped: RolloutStop | None = described("Why it stopped itself, if it did.", default=None)
-    waits: tuple[WaitCount, ...] = described("What servers wait for, and how many.", default=(), max_items=32)
-    blockers: tuple[RolloutBlocker, ...] = described(
-        "Jobs that servers wait for, those first for which the most wait.", default=(), max_items=16
+    stopped: RolloutStop | None = optional("Why it stopped itself, if it did.")
+    waits: tuple[WaitCount, ...] = listed("What servers wait for, and how many.", max_items=32)
+    blockers: tuple[RolloutBlocker, ...] = listed(
+        "Jobs that servers wait for, those first for which the most wait.", max_items=16
     )
-    workloads: WorkloadComparison | None = described(
-        "Jobs on the new image compared with those on the old one.", default=None
-    )
+    workloads: WorkloadComparison | None = optional("Jobs on the new image compared with those on the old one.")
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -114,7 +104,7 @@ class RolloutRecord:
     """A rollout that is over."""
 
     image_ref: str = described("The image.", max_length=253)
-    previous_image_ref: str | None = described("Image that was released when it began.", default=None, max_length=253)
+    previous_image_ref: str | None = optional("Image that was released when it began.", max_length=253)
     started_time: str = described("When it began.", format="date-time")
     ended_time: str = described("When it was over.", format="date-time")
     outcome: RolloutOutcome = described("Completed: all servers had it. Superseded: another image took its place.")

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from typing import ClassVar
 
 from provisioner.api.machinery.rules import AMOUNT_PATTERN, PRINTABLE_RULES
-from provisioner.api.machinery.schema import CelRule, FieldSchema, described
+from provisioner.api.machinery.schema import CelRule, FieldSchema, described, listed, optional
 from provisioner.api.pools.pool_settings import JobCheck
 
 LONGEST_SOAK_SECONDS = 2_592_000
@@ -18,28 +18,24 @@ class Canary:
 
     count: int = described(
         "How many servers get a new image first. 0: none, the waves begin at once.",
-        default=1,
         server_default=1,
         minimum=0,
         maximum=1000,
     )
-    selector: str | None = described(
+    selector: str | None = optional(
         "Labels of the Servers that may be the first, such as example.com/canary=true; any if absent.",
-        default=None,
         min_length=1,
         max_length=512,
     )
     soak_seconds: int = described(
         "How long they must be in use, without a fault, before others follow.",
-        default=600,
         server_default=600,
         minimum=0,
         maximum=LONGEST_SOAK_SECONDS,
     )
-    checks: tuple[JobCheck, ...] = described(
+    checks: tuple[JobCheck, ...] = listed(
         "Jobs of the site's own that run on a server before its use, beside spec.verification.checks, while it boots "
         "an image that has not passed the canary. One with the name of a check there is left out.",
-        default=(),
         max_items=16,
         list_map_keys=("name",),
     )
@@ -52,7 +48,6 @@ class Wave:
     share: int = described("Servers of the pool that may have the new image, in percent.", minimum=1, maximum=100)
     soak_seconds: int = described(
         "How long they must be in use, without a fault, before more follow.",
-        default=0,
         server_default=0,
         minimum=0,
         maximum=LONGEST_SOAK_SECONDS,
@@ -90,7 +85,6 @@ class MaintenanceWindow:
     duration_seconds: int = described("How long it is open.", minimum=60, maximum=604800)
     time_zone: str = described(
         "IANA time zone that the schedule is meant in, such as Europe/Berlin.",
-        default="UTC",
         server_default="UTC",
         max_length=64,
         pattern=r"^[A-Za-z][A-Za-z0-9_+/-]*$",
@@ -107,7 +101,6 @@ class Stragglers:
     max_closed: int | str = described(
         "How many may be closed so at once: a count, or a share of the pool such as 2% (rounded up). What is free of "
         "them idles until their last job has ended.",
-        default="2%",
         server_default="2%",
         minimum=0,
         pattern=AMOUNT_PATTERN,
@@ -121,21 +114,18 @@ class UpgradeDeadline:
     after_seconds: int = described("How long after the rollout began jobs may be ended.", minimum=0, maximum=31_536_000)
     minimum_run_seconds: int = described(
         "For how long a job has run at least when it is ended, the time of its warning included.",
-        default=0,
         server_default=0,
         minimum=0,
         maximum=31_536_000,
     )
-    partitions: tuple[str, ...] = described(
+    partitions: tuple[str, ...] = listed(
         "Slurm partitions whose jobs may be ended; those of all, and pods, if absent.",
-        default=(),
         max_items=64,
         list_set=True,
         item=FieldSchema(doc="Name of a partition.", min_length=1, max_length=253, rules=PRINTABLE_RULES),
     )
-    qos: tuple[str, ...] = described(
+    qos: tuple[str, ...] = listed(
         "Slurm's qualities of service whose jobs may be ended; those of all, and pods, if absent.",
-        default=(),
         max_items=64,
         list_set=True,
         item=FieldSchema(doc="Name of a quality of service.", min_length=1, max_length=253, rules=PRINTABLE_RULES),
@@ -146,31 +136,27 @@ class UpgradeDeadline:
 class WorkloadGate:
     """Jobs that end on servers with the new image, compared with those on the old one."""
 
-    failed_if: str | None = described(
+    failed_if: str | None = optional(
         "CEL expression: whether a job that has ended failed for the image's sake. Variables: kind, __namespace__, "
         "name, reason, exitCode, signal, partition, qos, labels. If absent: whatever ended other than in success, was "
         "not cancelled, preempted or evicted, and did not run into its time limit.",
-        default=None,
         min_length=1,
         max_length=2048,
     )
     tolerance_percent: int = described(
         "By how many percentage points more jobs may fail on the new image than on the old one.",
-        default=5,
         server_default=5,
         minimum=0,
         maximum=100,
     )
     confidence_percent: int = described(
         "How certain it must be that more fail than that for the rollout to stop.",
-        default=95,
         server_default=95,
         minimum=50,
         maximum=99,
     )
     minimum_jobs: int = described(
         "How many jobs must have ended on the new image before a stage is over.",
-        default=0,
         server_default=0,
         minimum=0,
         maximum=100_000,
@@ -189,70 +175,59 @@ class UpgradeStrategy:
             field=".waves",
         ),
     )
-    paused: bool = described("Whether no further server is updated.", default=False, server_default=False)
-    max_parallel: int | str | None = described(
+    paused: bool = described("Whether no further server is updated.", server_default=False)
+    max_parallel: int | str | None = optional(
         "How many servers may be on their way to the new image at once: a count, or a share of the pool such as 10% "
         "(rounded up). Servers that failed to get there count until somebody decides. 0 pauses. 10% if absent.",
-        default=None,
         minimum=0,
         pattern=AMOUNT_PATTERN,
     )
-    max_unavailable: int | str | None = described(
+    max_unavailable: int | str | None = optional(
         "How many of the pool's servers may be out of use at once, whatever the reason, for another to be taken out: a "
         "count, or a share such as 25% (rounded up). 0 pauses. 25% if absent.",
-        default=None,
         minimum=0,
         pattern=AMOUNT_PATTERN,
     )
-    domains: tuple[DomainCap, ...] = described(
-        "Caps for each failure domain, such as a rack or a leaf switch.",
-        default=(),
-        max_items=8,
-        list_map_keys=("key",),
+    domains: tuple[DomainCap, ...] = listed(
+        "Caps for each failure domain, such as a rack or a leaf switch.", max_items=8, list_map_keys=("key",)
     )
     canary: Canary = described("The servers that get a new image first.", default_factory=Canary)
-    waves: tuple[Wave, ...] = described(
+    waves: tuple[Wave, ...] = listed(
         "Parts of the pool after the canary, in rising order; after the last one all others follow.",
-        default=(),
         max_items=16,
         item=FieldSchema(doc="A part of the pool."),
     )
-    windows: tuple[MaintenanceWindow, ...] = described(
-        "When servers may be taken out of use; always if absent.", default=(), max_items=16
+    windows: tuple[MaintenanceWindow, ...] = listed(
+        "When servers may be taken out of use; always if absent.", max_items=16
     )
-    stragglers: Stragglers | None = described(
-        "Which servers are closed to new jobs although some of their GPUs are free. None if absent.", default=None
+    stragglers: Stragglers | None = optional(
+        "Which servers are closed to new jobs although some of their GPUs are free. None if absent."
     )
     steer_jobs: bool = described(
         "Whether new pods are steered away from the last servers that wait (taint with PreferNoSchedule), as far as "
         "enough others are free for jobs that need a whole one.",
-        default=True,
         server_default=True,
     )
-    deadline: UpgradeDeadline | None = described(
-        "From when jobs are ended for the rollout, after their warning. Never if absent: they are waited for.",
-        default=None,
+    deadline: UpgradeDeadline | None = optional(
+        "From when jobs are ended for the rollout, after their warning. Never if absent: they are waited for."
     )
     workloads: WorkloadGate = described(
         "How jobs on the new image are compared with those on the old one.", default_factory=WorkloadGate
     )
     max_failures: int = described(
         "At how many servers that failed with a new image the rollout stops until a person decides.",
-        default=1,
         server_default=1,
         minimum=1,
         maximum=100_000,
     )
-    max_staging: int | str | None = described(
+    max_staging: int | str | None = optional(
         "How many servers may fetch the new image ahead at once, while jobs run there: a count, or a share of the pool "
         "such as 5% (rounded up). 5% if absent.",
-        default=None,
         minimum=0,
         pattern=AMOUNT_PATTERN,
     )
-    retried_time: str | None = described(
+    retried_time: str | None = optional(
         "A person's decision to go on: what failed before that moment counts no more, and is tried again. Set by "
         "`kubectl provision rollout resume`.",
-        default=None,
         format="date-time",
     )

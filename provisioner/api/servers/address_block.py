@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import ClassVar, Final
 
-from provisioner.api.machinery.meta import ObjectMeta, Resource
+from provisioner.api.machinery.meta import NoStatus, Resource
 from provisioner.api.machinery.schema import NAME_PATTERN, CelRule, Column, FieldSchema, Kind, described
 
 BLOCK_SIZE: Final = 256
@@ -27,15 +27,9 @@ class AddressBlockSpec:
 
 
 @dataclass(frozen=True, kw_only=True)
-class AddressBlockStatus:
-    """Nothing is observed of it."""
-
-
-@dataclass(frozen=True, kw_only=True)
 class AddressBlock(Resource):
     KIND: ClassVar[Kind] = Kind(
         kind="AddressBlock",
-        plural="addressblocks",
         short="addressblock",
         description="Which server has claimed which of the 256 addresses from the one that is its name.",
         columns=(
@@ -49,9 +43,8 @@ class AddressBlock(Resource):
             ),
         ),
     )
-    metadata: ObjectMeta
     spec: AddressBlockSpec
-    status: AddressBlockStatus = AddressBlockStatus()
+    status: NoStatus = NoStatus()
 
 
 def block_name(address: str) -> str:

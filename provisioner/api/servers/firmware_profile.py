@@ -5,9 +5,9 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import ClassVar, Final
 
-from provisioner.api.machinery.meta import ObjectMeta, Resource
+from provisioner.api.machinery.meta import NoStatus, Resource
 from provisioner.api.machinery.rules import PRINTABLE_RULES
-from provisioner.api.machinery.schema import CelRule, Column, FieldSchema, Kind, described
+from provisioner.api.machinery.schema import CelRule, Column, FieldSchema, Kind, described, listed
 
 LEARNED_PREFIX: Final = "learned-"
 """Of the names of profiles that boot hosts write; they are not approved."""
@@ -55,11 +55,10 @@ class FirmwareProfileSpec:
         "administrator who has compared it with the vendor's values, or trusts the machine, sets it.",
         default=False,
     )
-    judged: tuple[int, ...] = described(
+    judged: tuple[int, ...] = listed(
         "Registers whose events must all be these, in their order: of 0, 1, 2, 3 and 7. The programs of 4 are always "
         "judged. To leave out one that differs from server to server of the model, copy the profile under a name of "
         f"your own: one that is named {LEARNED_PREFIX}… cannot be changed, and counts only as it was learned.",
-        default=(),
         max_items=MAX_JUDGED,
         list_set=True,
         item=FieldSchema(doc="Number of a register.", minimum=0, maximum=7),
@@ -72,23 +71,16 @@ class FirmwareProfileSpec:
         ),
     )
     startup_locality: int = described("Locality by which register 0 begins.", default=0, minimum=0, maximum=4)
-    events: tuple[FirmwareEvent, ...] = described(
+    events: tuple[FirmwareEvent, ...] = listed(
         "What is measured, in its order; of register 4 the boot programs alone, as the kernel is the Image's.",
-        default=(),
         max_items=MAX_EVENTS,
     )
-
-
-@dataclass(frozen=True, kw_only=True)
-class FirmwareProfileStatus:
-    """Nothing is observed of it."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class FirmwareProfile(Resource):
     KIND: ClassVar[Kind] = Kind(
         kind="FirmwareProfile",
-        plural="firmwareprofiles",
         short="fwp",
         description="Measurements that the firmware of a model of servers is expected to leave in the TPM.",
         columns=(
@@ -105,6 +97,5 @@ class FirmwareProfile(Resource):
             ),
         ),
     )
-    metadata: ObjectMeta
     spec: FirmwareProfileSpec
-    status: FirmwareProfileStatus = FirmwareProfileStatus()
+    status: NoStatus = NoStatus()

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import ClassVar, Final
 
-from provisioner.api.machinery.meta import Condition, ObjectMeta, Resource
+from provisioner.api.machinery.meta import Condition, Resource
 from provisioner.api.machinery.rules import (
     CIDR_RULES,
     IPV4_RULES,
@@ -15,7 +15,7 @@ from provisioner.api.machinery.rules import (
     PRINTABLE_RULES,
     ipv4_number,
 )
-from provisioner.api.machinery.schema import CelRule, Column, FieldSchema, Kind, described
+from provisioner.api.machinery.schema import CelRule, Column, FieldSchema, Kind, described, listed, optional
 
 _SERVER_ADDRESS = FieldSchema(doc="IPv4 address.", max_length=15, rules=IPV4_RULES)
 
@@ -64,39 +64,30 @@ class Subnet:
     )
     name: str = described("Name of the subnet, unique in the rack.", max_length=63, rules=LABEL_RULES)
     cidr: str = described("The subnet, such as 10.80.0.0/24; host bits zero.", max_length=18, rules=CIDR_RULES)
-    gateway: str | None = described(
-        "Router of the subnet; none for an isolated one.", default=None, max_length=15, rules=IPV4_RULES
-    )
-    dns_servers: tuple[str, ...] = described(
-        "DNS servers that servers are told.", default=(), max_items=3, item=_SERVER_ADDRESS
-    )
-    ntp_servers: tuple[str, ...] = described(
-        "NTP servers that servers are told.", default=(), max_items=4, item=_SERVER_ADDRESS
-    )
-    mtu: int | None = described("MTU in bytes that servers are told.", default=None, minimum=576, maximum=9216)
-    relays: tuple[str, ...] = described(
+    gateway: str | None = optional("Router of the subnet; none for an isolated one.", max_length=15, rules=IPV4_RULES)
+    dns_servers: tuple[str, ...] = listed("DNS servers that servers are told.", max_items=3, item=_SERVER_ADDRESS)
+    ntp_servers: tuple[str, ...] = listed("NTP servers that servers are told.", max_items=4, item=_SERVER_ADDRESS)
+    mtu: int | None = optional("MTU in bytes that servers are told.", minimum=576, maximum=9216)
+    relays: tuple[str, ...] = listed(
         "Addresses (giaddr) of the DHCP relays that forward from this subnet; empty if a boot host is attached to it.",
-        default=(),
         max_items=8,
         item=_SERVER_ADDRESS,
     )
-    range_start: str | None = described(
+    range_start: str | None = optional(
         "First address given to servers; the subnet's first host address but the gateway's if absent.",
-        default=None,
         max_length=15,
         rules=IPV4_RULES,
     )
-    range_end: str | None = described(
-        "Last address given to servers; the last host address if absent.", default=None, max_length=15, rules=IPV4_RULES
+    range_end: str | None = optional(
+        "Last address given to servers; the last host address if absent.", max_length=15, rules=IPV4_RULES
     )
-    discovery_range_start: str | None = described(
+    discovery_range_start: str | None = optional(
         "First address lent for minutes to unknown machines; without a discovery range they get none.",
-        default=None,
         max_length=15,
         rules=IPV4_RULES,
     )
-    discovery_range_end: str | None = described(
-        "Last address lent to unknown machines.", default=None, max_length=15, rules=IPV4_RULES
+    discovery_range_end: str | None = optional(
+        "Last address lent to unknown machines.", max_length=15, rules=IPV4_RULES
     )
 
 
@@ -104,11 +95,10 @@ class Subnet:
 class RackSpec:
     """Where the rack stands and which networks its servers boot from."""
 
-    site: str | None = described("Site or data centre.", default=None, max_length=63, rules=PRINTABLE_RULES)
-    row: str | None = described("Row in the site.", default=None, max_length=63, rules=PRINTABLE_RULES)
-    failure_domain: str | None = described(
+    site: str | None = optional("Site or data centre.", max_length=63, rules=PRINTABLE_RULES)
+    row: str | None = optional("Row in the site.", max_length=63, rules=PRINTABLE_RULES)
+    failure_domain: str | None = optional(
         "Failure domain; becomes the label topology.kubernetes.io/zone of its Nodes.",
-        default=None,
         max_length=63,
         rules=LABEL_VALUE_RULES,
     )
@@ -125,17 +115,15 @@ class RackSpec:
             ),
         ),
     )
-    cache_url: str | None = described(
+    cache_url: str | None = optional(
         "HTTP cache of the rack from which images are fetched first, such as http://10.80.0.5.",
-        default=None,
         max_length=253,
         rules=PLAIN_URL_RULES,
     )
-    least_rate_bytes_per_second: int | None = described(
+    least_rate_bytes_per_second: int | None = optional(
         "A source of images that gives a server less, over 15 s, is left for the next one; "
         f"{LEAST_RATE_BYTES_PER_SECOND} if absent. An image at this rate should come within the pool's "
         "stageTimeoutSeconds.root.",
-        default=None,
         minimum=1024,
         maximum=1_000_000_000,
     )
@@ -147,32 +135,28 @@ class CacheReport:
 
     host: str = described("Name of the boot host.", max_length=253)
     time: str = described("When it said so last.", format="date-time")
-    problem: str | None = described(
-        "Why the cache is no good; absent if it gives what it should.", default=None, max_length=1024
-    )
+    problem: str | None = optional("Why the cache is no good; absent if it gives what it should.", max_length=1024)
 
 
 @dataclass(frozen=True, kw_only=True)
 class RackStatus:
     """Counts of the rack's servers."""
 
-    servers: int | None = described("Servers registered in the rack.", default=None)
-    ready_servers: int | None = described("Servers whose Ready condition is True.", default=None)
-    pending_servers: int | None = described("Servers that wait to be accepted.", default=None)
-    cache_reports: tuple[CacheReport, ...] = described(
+    servers: int | None = optional("Servers registered in the rack.")
+    ready_servers: int | None = optional("Servers whose Ready condition is True.")
+    pending_servers: int | None = optional("Servers that wait to be accepted.")
+    cache_reports: tuple[CacheReport, ...] = listed(
         "Boot hosts that have looked at the cache; one that no longer says so is left out after a quarter of an hour.",
-        default=(),
         max_items=64,
         list_map_keys=("host",),
     )
-    conditions: tuple[Condition, ...] = described("Observations.", default=(), max_items=32, list_map_keys=("type",))
+    conditions: tuple[Condition, ...] = listed("Observations.", max_items=32, list_map_keys=("type",))
 
 
 @dataclass(frozen=True, kw_only=True)
 class Rack(Resource):
     KIND: ClassVar[Kind] = Kind(
         kind="Rack",
-        plural="racks",
         short="rk",
         description="A rack: a place with subnets, where servers are registered.",
         columns=(
@@ -190,6 +174,5 @@ class Rack(Resource):
             CelRule("self.metadata.name.size() <= 63", "a Rack's name is also a label value: at most 63 characters"),
         ),
     )
-    metadata: ObjectMeta
     spec: RackSpec
     status: RackStatus = RackStatus()

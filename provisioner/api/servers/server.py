@@ -9,10 +9,11 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import ClassVar, Literal
 
-from provisioner.api.machinery.meta import ObjectMeta, Resource
+from provisioner.api.machinery.meta import Resource
 from provisioner.api.machinery.rules import (
     BMC_ADDRESS_RULES,
     BMC_PROTOCOL_RULES,
+    CERTIFICATE_RULES,
     ENDORSEMENT_KEY_RULES,
     IPV4_RULES,
     LABEL_PATTERN,
@@ -22,47 +23,22 @@ from provisioner.api.machinery.rules import (
     PRINTABLE_RULES,
     UUID_RULES,
 )
-from provisioner.api.machinery.schema import CelRule, Column, Kind, described
+from provisioner.api.machinery.schema import CelRule, Column, Kind, described, listed, optional
 from provisioner.api.network.infiniband_fabric import THE_FABRIC
 from provisioner.api.network.infiniband_rules import GUID_RULES
 from provisioner.api.network.ip_rules import TENANT_RULES
 from provisioner.api.servers.dpu import DPU
-from provisioner.api.servers.server_status import (
-    BootOrder,
-    BootProgress,
-    CheckResult,
-    Discovery,
-    JoinStatus,
-    Lifecycle,
-    OrderReason,
-    PowerStatus,
-    ServerStatus,
-    StageTime,
-    Verification,
-)
-
-__all__ = [
-    "BMC",
-    "Acceptance",
-    "Architecture",
-    "BootMethod",
-    "BootOrder",
-    "BootProgress",
-    "CheckResult",
-    "Discovery",
-    "InfiniBandPort",
-    "Interface",
-    "JoinStatus",
-    "Lifecycle",
-    "OrderReason",
-    "PowerState",
-    "PowerStatus",
-    "Server",
-    "ServerSpec",
-    "ServerStatus",
-    "StageTime",
-    "Verification",
-]
+from provisioner.api.servers.server_status import BootOrder as BootOrder
+from provisioner.api.servers.server_status import BootProgress as BootProgress
+from provisioner.api.servers.server_status import CheckResult as CheckResult
+from provisioner.api.servers.server_status import Discovery as Discovery
+from provisioner.api.servers.server_status import JoinStatus as JoinStatus
+from provisioner.api.servers.server_status import Lifecycle as Lifecycle
+from provisioner.api.servers.server_status import OrderReason as OrderReason
+from provisioner.api.servers.server_status import PowerStatus as PowerStatus
+from provisioner.api.servers.server_status import ServerStatus as ServerStatus
+from provisioner.api.servers.server_status import StageTime as StageTime
+from provisioner.api.servers.server_status import Verification as Verification
 
 Architecture = Literal["x86_64", "arm64"]
 Acceptance = Literal["Pending", "Accepted", "Rejected"]
@@ -97,27 +73,17 @@ class BMC:
         max_length=253,
         rules=BMC_ADDRESS_RULES,
     )
-    protocol: BmcProtocol = described("Protocol spoken.", default="Redfish", server_default="Redfish")
-    credentials_name: str | None = described(
-        "Secret of namespace provisioner-bmcs with the keys username and password.",
-        default=None,
-        max_length=253,
-        rules=NAME_RULES,
+    protocol: BmcProtocol = described("Protocol spoken.", server_default="Redfish")
+    credentials_name: str | None = optional(
+        "Secret of namespace provisioner-bmcs with the keys username and password.", max_length=253, rules=NAME_RULES
     )
-    certificate: str | None = described(
+    certificate: str | None = optional(
         "PEM certificate that the BMC must present; the system's trust store decides if absent.",
-        default=None,
         max_length=16384,
-        rules=(
-            CelRule(
-                "self.contains('-----BEGIN CERTIFICATE-----') && !self.contains('PRIVATE KEY')",
-                "the certificate must be PEM that begins with -----BEGIN CERTIFICATE-----, and no private key",
-            ),
-        ),
+        rules=CERTIFICATE_RULES,
     )
-    system_id: str | None = described(
+    system_id: str | None = optional(
         "Id of the Redfish ComputerSystem where the BMC has several; the only one if absent.",
-        default=None,
         max_length=253,
         rules=PRINTABLE_RULES,
     )
@@ -125,12 +91,11 @@ class BMC:
         "Whether an address by http:// is spoken to: user name, password and sessions are readable on the way then.",
         default=False,
     )
-    mac_address: str | None = described(
-        "MAC address of the BMC, for finding it; lower case with colons.", default=None, max_length=32, rules=MAC_RULES
+    mac_address: str | None = optional(
+        "MAC address of the BMC, for finding it; lower case with colons.", max_length=32, rules=MAC_RULES
     )
     boot_method: BootMethod = described(
         "How the BMC is told to boot: Pxe, or UefiHttp with the URL set through the BMC, or Disk (left alone).",
-        default="Pxe",
         server_default="Pxe",
     )
     firmware: BmcFirmware = described(
@@ -161,11 +126,7 @@ class InfiniBandPort:
         rules=GUID_RULES,
     )
     fabric_ref: str = described(
-        "InfiniBandFabric that it is cabled to.",
-        default=THE_FABRIC,
-        server_default=THE_FABRIC,
-        max_length=63,
-        rules=NAME_RULES,
+        "InfiniBandFabric that it is cabled to.", server_default=THE_FABRIC, max_length=63, rules=NAME_RULES
     )
 
 
@@ -211,81 +172,58 @@ class ServerSpec:
             field=".dpu",
         ),
     )
-    rack_ref: str | None = described("Rack in which the server stands.", default=None, max_length=63, rules=NAME_RULES)
-    position: str | None = described(
-        "Place in the rack, such as u01.", default=None, max_length=63, rules=PRINTABLE_RULES
-    )
-    serial_number: str | None = described(
-        "Serial number from the vendor.", default=None, max_length=128, rules=PRINTABLE_RULES
-    )
-    system_uuid: str | None = described(
-        "SMBIOS system UUID, lower case.", default=None, max_length=64, rules=UUID_RULES
-    )
-    architecture: Architecture = described("Processor architecture.", default="x86_64", server_default="x86_64")
+    rack_ref: str | None = optional("Rack in which the server stands.", max_length=63, rules=NAME_RULES)
+    position: str | None = optional("Place in the rack, such as u01.", max_length=63, rules=PRINTABLE_RULES)
+    serial_number: str | None = optional("Serial number from the vendor.", max_length=128, rules=PRINTABLE_RULES)
+    system_uuid: str | None = optional("SMBIOS system UUID, lower case.", max_length=64, rules=UUID_RULES)
+    architecture: Architecture = described("Processor architecture.", server_default="x86_64")
     boot_mac_address: str = described(
         "MAC address of the interface that boots, lower case with colons.", max_length=32, rules=MAC_RULES
     )
-    subnet_name: str | None = described(
-        "Subnet of the rack in which it boots; the rack's first one if absent.",
-        default=None,
-        max_length=63,
-        rules=LABEL_RULES,
+    subnet_name: str | None = optional(
+        "Subnet of the rack in which it boots; the rack's first one if absent.", max_length=63, rules=LABEL_RULES
     )
-    boot_address: str | None = described(
+    boot_address: str | None = optional(
         "IPv4 address of the boot interface; allocated from the subnet (see status.address) if absent.",
-        default=None,
         max_length=15,
         rules=IPV4_RULES,
     )
-    interfaces: tuple[Interface, ...] = described(
-        "Further interfaces.", default=(), max_items=64, list_map_keys=("name",)
-    )
-    infiniband_ports: tuple[InfiniBandPort, ...] = described(
-        "Ports on InfiniBand.", default=(), max_items=32, list_map_keys=("guid",)
-    )
-    bmc: BMC | None = described(
-        "Baseboard management controller; without one a person must press the power button.", default=None
-    )
-    node_pool_ref: str | None = described(
+    interfaces: tuple[Interface, ...] = listed("Further interfaces.", max_items=64, list_map_keys=("name",))
+    infiniband_ports: tuple[InfiniBandPort, ...] = listed("Ports on InfiniBand.", max_items=32, list_map_keys=("guid",))
+    bmc: BMC | None = optional("Baseboard management controller; without one a person must press the power button.")
+    node_pool_ref: str | None = optional(
         "NodePool that it shall be in: whose image it boots and whose settings its Node gets. It waits without one. A "
         "server in use moves when its jobs have ended; see status.nodePoolRef.",
-        default=None,
         max_length=63,
         rules=NAME_RULES,
     )
-    upgrades: UpgradeChoice | None = described(
-        "Follow: it moves to another image with its NodePool. Excluded: rollouts leave it alone. Follow if absent.",
-        default=None,
+    upgrades: UpgradeChoice | None = optional(
+        "Follow: it moves to another image with its NodePool. Excluded: rollouts leave it alone. Follow if absent."
     )
     acceptance: Acceptance = described(
         "Whether the machine may boot: Pending machines wait at a console message until somebody accepts them.",
-        default="Pending",
         server_default="Pending",
     )
-    endorsement_key_sha256: str | None = described(
+    endorsement_key_sha256: str | None = optional(
         "SHA-256 of the TPM's endorsement public key, as the subjectPublicKeyInfo of its certificate; no two Servers "
         "have the same. Only the machine whose TPM holds the key joins as this server then.",
-        default=None,
         max_length=71,
         rules=ENDORSEMENT_KEY_RULES,
     )
-    dpu: DPU | None = described(
+    dpu: DPU | None = optional(
         "Set of a BlueField card in another server: what enforces the networks of that server's tenants. It boots, "
-        "joins and is maintained as every other machine.",
-        default=None,
+        "joins and is maintained as every other machine."
     )
-    power_state: PowerState = described("Wanted power state.", default="On", server_default="On")
-    tenant: str | None = described(
+    power_state: PowerState = described("Wanted power state.", server_default="On")
+    tenant: str | None = optional(
         "Namespace whose VPCs the server may be attached to; none if absent. An attachment of another namespace is "
         "isolated.",
-        default=None,
         max_length=63,
         rules=TENANT_RULES,
     )
-    network_quarantined: bool | None = described(
+    network_quarantined: bool | None = optional(
         "Whether nothing may pass of its attachments, Ethernet or InfiniBand, whoever's they are: its tenants cannot "
-        "lift it. They keep their addresses.",
-        default=None,
+        "lift it. They keep their addresses."
     )
 
 
@@ -293,7 +231,6 @@ class ServerSpec:
 class Server(Resource):
     KIND: ClassVar[Kind] = Kind(
         kind="Server",
-        plural="servers",
         short="srv",
         description="An x86-64 or arm64 machine, before, while and after it is a Node.",
         columns=(
@@ -338,6 +275,5 @@ class Server(Resource):
             ".spec.dpu.hostRef",
         ),
     )
-    metadata: ObjectMeta
     spec: ServerSpec
     status: ServerStatus = field(default_factory=ServerStatus)

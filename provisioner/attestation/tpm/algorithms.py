@@ -38,19 +38,16 @@ class Curve(IntEnum):
 
     NIST_P256 = 0x0003
     NIST_P384 = 0x0004
-    NIST_P521 = 0x0005
 
 
 class Attribute(IntFlag):
     """TPMA_OBJECT."""
 
     FIXED_TPM = 1 << 1
-    ST_CLEAR = 1 << 2
     FIXED_PARENT = 1 << 4
     SENSITIVE_DATA_ORIGIN = 1 << 5
     USER_WITH_AUTH = 1 << 6
     ADMIN_WITH_POLICY = 1 << 7
-    NO_DA = 1 << 10
     ENCRYPTED_DUPLICATION = 1 << 11
     RESTRICTED = 1 << 16
     DECRYPT = 1 << 17

@@ -20,13 +20,10 @@ _MOST_BANKS: Final = 16
 
 @dataclass(frozen=True)
 class Clock:
-    """TPMS_CLOCK_INFO. clock_ms: milliseconds the TPM was powered, over its life. safe: no higher value of it can have
-    been reported before. reset_count: TPM resets, and so boots from power-on or reset."""
+    """Of TPMS_CLOCK_INFO. reset_count: TPM resets, and so boots from power-on or reset."""
 
-    clock_ms: int
     reset_count: int
     restart_count: int
-    safe: bool
 
 
 @dataclass(frozen=True)
@@ -36,7 +33,6 @@ class Quote:
     qualified_signer: bytes
     extra_data: bytes
     clock: Clock
-    firmware_version: int
     selection: tuple[tuple[int, frozenset[int]], ...]
     pcr_digest: bytes
 
@@ -51,14 +47,15 @@ def parse_quote(data: bytes) -> Quote:
     if (kind := reader.uint16()) != _ATTEST_QUOTE:
         raise MalformedTpmData(f"the attestation is of type 0x{kind:04x}, expected a quote, 0x{_ATTEST_QUOTE:04x}")
     signer, extra = reader.sized(_MOST_NAME_BYTES), reader.sized(_MOST_EXTRA_BYTES)
-    clock_ms, resets, restarts = reader.uint64(), reader.uint32(), reader.uint32()
+    reader.take(8)  # milliseconds that the TPM was powered
+    clock = Clock(reader.uint32(), reader.uint32())
     if (safe := reader.uint8()) > 1:
         raise MalformedTpmData(f"the quote's clock is safe by {safe}, expected 0 or 1")
-    firmware = reader.uint64()
+    reader.take(8)  # version of the firmware
     selection = _read_selection(reader)
     digest = reader.sized(_MOST_DIGEST_BYTES)
     reader.end()
-    return Quote(signer, extra, Clock(clock_ms, resets, restarts, bool(safe)), firmware, selection, digest)
+    return Quote(signer, extra, clock, selection, digest)
 
 
 def _read_selection(reader: StructureReader) -> tuple[tuple[int, frozenset[int]], ...]:

@@ -81,12 +81,9 @@ class PublicArea:
     auth_policy: bytes
     part: RsaPart | EccPart
 
-    def marshal(self) -> bytes:
-        """The bytes that were parsed: every accepted structure has one spelling."""
-        return self._marshalled
-
     @cached_property
-    def _marshalled(self) -> bytes:
+    def marshalled(self) -> bytes:
+        """The bytes that were parsed: every accepted structure has one spelling."""
         part = self.part
         kind = Algorithm.RSA if isinstance(part, RsaPart) else Algorithm.ECC
         head = uint16(kind) + uint16(self.name_algorithm) + uint32(self.attributes) + sized(self.auth_policy)
@@ -102,14 +99,11 @@ class PublicArea:
         """
         if self.name_algorithm != Algorithm.SHA256:
             raise MalformedTpmData(f"the key's name algorithm is {name_of(self.name_algorithm)}, expected SHA256")
-        return uint16(self.name_algorithm) + hashlib.sha256(self.marshal()).digest()
-
-    def public_key(self) -> PublicKey:
-        """The key for cryptography. Raises: MalformedTpmData if it is no key (a point beside the curve)."""
-        return self._public_key
+        return uint16(self.name_algorithm) + hashlib.sha256(self.marshalled).digest()
 
     @cached_property
-    def _public_key(self) -> PublicKey:
+    def public_key(self) -> PublicKey:
+        """The key for cryptography. Raises: MalformedTpmData if it is no key (a point beside the curve)."""
         part = self.part
         try:
             if isinstance(part, RsaPart):

@@ -26,11 +26,11 @@ from provisioner.boot.cache.recheck import Rechecker
 from provisioner.boot.cache.signatures import Signatures
 from provisioner.boot.host.nginx_upkeep import rotate_access_logs
 from provisioner.boot.host.processes import Child, Enter, run_here
-from provisioner.boot.metrics.families import FamiliesCollector
 from provisioner.boot.metrics.log_tail import LogTail
 from provisioner.boot.metrics.meters import log_families
 from provisioner.boot.metrics.programs import health_families, nginx_families, program_families
 from provisioner.boot.metrics.rack_cache import CacheMeters, cache_families
+from provisioner.cluster.series import FamiliesCollector
 
 log = structlog.get_logger(__name__)
 

@@ -14,16 +14,10 @@ from provisioner.boot.host.health import BootHostHealth
 from provisioner.boot.host.nginx_upkeep import stamp_of
 from provisioner.boot.metrics.dhcp import CountedResponder, dhcp_families
 from provisioner.boot.metrics.log_tail import LogTail
-from provisioner.boot.metrics.meters import (
-    Families,
-    log_families,
-    script_families,
-    store_families,
-    waiting_families,
-)
+from provisioner.boot.metrics.meters import log_families, script_families, store_families, waiting_families
 from provisioner.boot.metrics.programs import Program, health_families, nginx_families, program_families
 from provisioner.boot.metrics.store import space_of
-from provisioner.cluster.series import gauge
+from provisioner.cluster.series import Families, gauge
 
 # When a certificate ends, read from its file.
 

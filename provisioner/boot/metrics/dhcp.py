@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from itertools import product
 from typing import Final, Protocol, get_args
 
-from prometheus_client.core import Metric
+from prometheus_client.core import HistogramMetricFamily, Metric
 
 from provisioner.boot.dhcp.responder.inventory import DropReason
 from provisioner.boot.dhcp.responder.tally import WAIT_SECONDS, Tally
@@ -15,8 +15,7 @@ from provisioner.boot.dhcp.wire import options as opt
 from provisioner.boot.dhcp.wire.client import DhcpClient
 from provisioner.boot.dhcp.wire.packet import Malformed
 from provisioner.boot.dhcp.workers.supervisor import WorkerStates
-from provisioner.boot.metrics.families import counter, histogram
-from provisioner.cluster.series import gauge
+from provisioner.cluster.series import PREFIX, counter, gauge
 
 _TYPES: Final[Mapping[int, str]] = {
     opt.DISCOVER: "discover", opt.REQUEST: "request", opt.DECLINE: "decline", opt.RELEASE: "release",
@@ -73,7 +72,7 @@ def dhcp_families(dhcp: CountedResponder) -> Iterable[Metric]:
     faults: dict[tuple[str, ...], float] = {(_word(name),): tally.counters[name] for name in _FAULTS}
     yield counter("dhcp_faults", "What went wrong in the DHCP responder itself.", ("fault",), faults)
     words = "From the kernel's receipt to the answer; of each sixteenth batch that is read, as the longest in it."
-    yield histogram("dhcp_answer_seconds", words, WAIT_SECONDS, tally.waits, tally.waited_seconds)
+    yield _histogram("dhcp_answer_seconds", words, WAIT_SECONDS, tally.waits, tally.waited_seconds)
     yield gauge("dhcp_workers", "Worker processes that should answer DHCP.", (), {(): workers.workers})
     yield gauge("dhcp_workers_ready", "Worker processes that do answer DHCP.", (), {(): workers.ready})
     words = "Worker processes that were started in the place of others."
@@ -95,3 +94,14 @@ def _messages(tally: Tally) -> Mapping[tuple[str, ...], float]:
 
 def _word(name: str) -> str:
     return name.replace("-", "_")
+
+
+def _histogram(name: str, words: str, bounds: Sequence[float], counts: Sequence[int], total: float) -> Metric:
+    """counts: of each class, the last of which has no upper bound; total: of all values."""
+    family = HistogramMetricFamily(f"{PREFIX}_{name}", words)
+    buckets, so_far = [], 0
+    for bound, count in zip((*bounds, float("inf")), counts, strict=True):
+        so_far += count
+        buckets.append(("+Inf" if bound == float("inf") else str(bound), so_far))
+    family.add_metric((), buckets, total)
+    return family

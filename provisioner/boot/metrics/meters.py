@@ -10,7 +10,6 @@ from typing import Final
 from prometheus_client import CollectorRegistry, Counter
 from prometheus_client.core import Metric
 
-from provisioner.boot.metrics.families import FamiliesCollector, counter
 from provisioner.boot.metrics.log_tail import LogTail
 from provisioner.boot.metrics.progress import ProgressMeter
 from provisioner.boot.metrics.requests import RequestsMeter
@@ -19,7 +18,7 @@ from provisioner.boot.metrics.store import PullMeter
 from provisioner.boot.tftp.dnsmasq import PROBE_FILE
 from provisioner.boot.tftp.firmware import SERVED_FILES
 from provisioner.cluster.request_meter import RequestMeter
-from provisioner.cluster.series import PREFIX, born, gauge, tell_process
+from provisioner.cluster.series import PREFIX, Families, FamiliesCollector, born, counter, gauge, tell_process
 
 # TFTP as dnsmasq's log tells it.
 
@@ -68,9 +67,6 @@ class TftpMeter:
                 self._bytes.labels(file).inc(self._size_of(name))
             return True
         return False
-
-
-Families = Callable[[], Iterable[Metric]]
 
 
 class BootMeters:

@@ -7,10 +7,9 @@ from typing import Protocol
 
 from prometheus_client.core import Metric
 
-from provisioner.boot.metrics.families import counter
 from provisioner.boot.metrics.nginx_status import Connections
 from provisioner.cluster.health.checks import Check
-from provisioner.cluster.series import gauge
+from provisioner.cluster.series import counter, gauge
 
 
 class Program(Protocol):

@@ -9,10 +9,9 @@ from typing import Final, Protocol
 from prometheus_client import CollectorRegistry, Counter
 from prometheus_client.core import Metric
 
-from provisioner.boot.metrics.families import FamiliesCollector, counter
 from provisioner.boot.metrics.requests import CODES, read_line
 from provisioner.boot.metrics.store import space_of
-from provisioner.cluster.series import PREFIX, born, gauge, tell_process
+from provisioner.cluster.series import PREFIX, FamiliesCollector, born, counter, gauge, tell_process
 
 SOURCES: Final = ("disk", "fetcher", "none")
 """none: refused before either was asked, such as where all slots are taken."""

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from typing import Final
 
 from provisioner.api import Image, NodePool, Rack, Server
-from provisioner.api.images.kernel_words import intent_arguments
+from provisioner.api.images.image import intent_arguments
 from provisioner.api.machinery.errors import Refused
 from provisioner.api.servers.rack import Subnet
 from provisioner.boot.rack_cache import usable_cache

@@ -103,7 +103,7 @@ def _count(meters: Meters, informers: SharedInformers, groups: Sequence[str]) ->
             informers.servers, informers.maintenances, informers.pools, informers.racks, images=informers.images
         )
     if "approver" in groups:
-        meters.follow_certificates(informers.csrs)
+        meters.outcomes.follow_certificates(informers.csrs)
     if "network" in groups:
         meters.follow_network(informers.servers, informers.attachments, informers.dpu_networks, informers.network_pools)
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import threading
-import time
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from datetime import datetime
@@ -16,7 +15,7 @@ from provisioner.cluster.client import Cluster
 from provisioner.cluster.controller import Controller
 from provisioner.cluster.events import Events
 from provisioner.cluster.metrics import Meters
-from provisioner.cluster.resources import BMC_SECRETS, FABRIC_SECRETS, SLURM_SECRETS, SYSTEM
+from provisioner.cluster.resources import FABRIC_SECRETS, SLURM_SECRETS, SYSTEM
 from provisioner.health.controller import HealthInformers, build_health_controllers
 from provisioner.image.trust.controller import build_image_trust_controllers
 from provisioner.inventory.controller import InventoryInformers, build_inventory_controllers
@@ -33,7 +32,6 @@ from provisioner.maintenance.follow import MaintenanceInformers
 from provisioner.network.control.controller import NetworkInformers, build_network_controllers
 from provisioner.network.infiniband.controller import InfiniBandInformers, build_infiniband_controllers
 from provisioner.network.infiniband.ufm.connections import UfmConnections
-from provisioner.power.bmc.pool import BmcPool
 from provisioner.power.controller import PowerSettings, build_power_controllers
 from provisioner.rollout.controller import build_rollout_controllers
 from provisioner.rollout.informers import RolloutInformers
@@ -166,9 +164,8 @@ def _power(cluster: Cluster, events: Events, shared: GroupContext) -> list[Contr
         http_boot_uris={"x86_64": f"{tftp}/snponly.efi", "arm64": f"{tftp}/ipxe-arm64.efi"},
         failed=shared.meters.outcomes.bmc_failed,
     )
-    pool = BmcPool(cluster, clock=time.monotonic, namespace=BMC_SECRETS)
     servers = shared.informers.servers
-    return build_power_controllers(cluster, servers, events, settings, now=shared.clock, pool=pool, stop=shared.stop)
+    return build_power_controllers(cluster, servers, events, settings, now=shared.clock, stop=shared.stop)
 
 
 def _network(cluster: Cluster, events: Events, shared: GroupContext) -> list[Controller]:

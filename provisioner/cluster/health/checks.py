@@ -51,17 +51,12 @@ def answer(title: str, checks: Sequence[Check], *, verbose: bool, excluded: Coll
         verdict = _look(check)
         is_well &= verdict.is_well
         words = " ".join(verdict.words.split())[:MAX_WORDS]
-        lines.append(
-            f"[{'+' if verdict.is_well else '-'}]{check.name} {_word(verdict)}" + (f": {words}" if words else "")
-        )
+        said = f"[+]{check.name} ok" if verdict.is_well else f"[-]{check.name} failed"
+        lines.append(f"{said}: {words}" if words else said)
     if is_well and not verbose:
         return 200, "ok"
     lines.append(f"{title} check {'passed' if is_well else 'failed'}")
     return 200 if is_well else 503, "\n".join(lines) + "\n"
-
-
-def _word(verdict: HealthVerdict) -> str:
-    return "ok" if verdict.is_well else "failed"
 
 
 def _look(check: Check) -> HealthVerdict:

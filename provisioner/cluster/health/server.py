@@ -48,16 +48,8 @@ class _Connection:
 class HealthServer:
     """Answers GET and HEAD of `pages` (path → page) in a thread of its own. Raises: OSError if the address is taken."""
 
-    def __init__(
-        self,
-        address: str,
-        port: int,
-        pages: Mapping[str, Page],
-        *,
-        clock: Callable[[], float] = time.monotonic,
-    ) -> None:
+    def __init__(self, address: str, port: int, pages: Mapping[str, Page]) -> None:
         self._pages = dict(pages)
-        self._clock = clock
         self._selector = selectors.DefaultSelector()
         self._connections: dict[_Connection, None] = {}
         family = socket.AF_INET6 if ":" in address else socket.AF_INET
@@ -88,7 +80,7 @@ class HealthServer:
                     log.exception("health request failed")
                     if key.data is not None:
                         self._drop(key.data)
-            now = self._clock()
+            now = time.monotonic()
             for connection in [each for each in self._connections if each.ends <= now]:
                 self._drop(connection)
         for connection in list(self._connections):
@@ -105,7 +97,7 @@ class HealthServer:
         accepted.setblocking(False)
         if len(self._connections) >= MAX_CONNECTIONS:
             self._drop(next(iter(self._connections)))
-        connection = _Connection(accepted, self._clock() + REQUEST_SECONDS)
+        connection = _Connection(accepted, time.monotonic() + REQUEST_SECONDS)
         self._connections[connection] = None
         self._selector.register(accepted, selectors.EVENT_READ, connection)
 
@@ -159,7 +151,7 @@ class HealthServer:
 
     def _end(self, connection: _Connection) -> None:
         """Once all has been sent."""
-        connection.closing = LingeringClose(connection.socket, self._clock)
+        connection.closing = LingeringClose(connection.socket)
         connection.ends = min(connection.ends, connection.closing.ends)
         self._selector.modify(connection.socket, selectors.EVENT_READ, connection)
 

@@ -5,17 +5,16 @@ from __future__ import annotations
 
 import queue
 import threading
-from collections.abc import Mapping
 from typing import Any, Final
 
 import structlog
-from prometheus_client import CollectorRegistry, Counter
+from prometheus_client import CollectorRegistry
 
 from provisioner.api import Server
 from provisioner.api.machinery.codec import decode
 from provisioner.api.machinery.errors import ProvisionerError
-from provisioner.cluster.series import PREFIX, born
-from provisioner.cluster.source import Source
+from provisioner.cluster.series import born, new_counter
+from provisioner.cluster.source import Json, Source
 from provisioner.cluster.tracing.boot_trace import BootTrace, trace_of_change
 from provisioner.cluster.tracing.otlp import Send
 
@@ -26,8 +25,6 @@ MAX_WAITING: Final = 1000
 MAX_BATCH: Final = 50
 CLOSE_SECONDS: Final = 5.0
 
-Json = Mapping[str, Any]
-
 
 class BootTracer:
     """Tells of boots that end while it `follow`s Servers; of each once, as long as one replica follows at a time."""
@@ -35,12 +32,8 @@ class BootTracer:
     def __init__(self, send: Send, registry: CollectorRegistry) -> None:
         self._send = send
         self._waiting: queue.Queue[BootTrace | None] = queue.Queue(MAX_WAITING)
-        self._traces = Counter(
-            f"{PREFIX}_boot_traces",
-            "Traces of boots, by what became of them; Dropped: too many waited.",
-            ("result",),
-            registry=registry,
-        )
+        words = "Traces of boots, by what became of them; Dropped: too many waited."
+        self._traces = new_counter(registry, "boot_traces", words, ("result",))
         born(self._traces, ("Exported", "Failed", "Dropped"))
         self._thread = threading.Thread(target=self._work, name="boot-tracer", daemon=True)
         self._thread.start()

@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from provisioner.api.machinery.values import Secret
-from provisioner.api.pools.numa_alignment import NumaAlignment
+from provisioner.api.pools.numa_alignment import NumaAlignment, memory_bytes
 from provisioner.join.admission.seal import Seal, sealed_to_wire
 from provisioner.join.tokens.mint import MAX_TOKEN_TTL_SECONDS
 
@@ -50,8 +50,8 @@ class JoinConfiguration:
             # gets wrong concerns its own pods alone.
             wire["numaAlignment"] = {
                 "reservedCores": self.numa_alignment.reserved_cores,
-                "reservedMemoryBytes": self.numa_alignment.reserved_memory_bytes,
-                "evictionMemoryBytes": self.numa_alignment.eviction_memory_bytes,
+                "reservedMemoryBytes": memory_bytes(self.numa_alignment.reserved_memory),
+                "evictionMemoryBytes": memory_bytes(self.numa_alignment.eviction_memory),
             }
         return wire
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from datetime import datetime, timedelta
 from typing import Final
 
-from provisioner.api.images.kernel_words import intent_arguments
+from provisioner.api.images.image import intent_arguments
 from provisioner.api.machinery.meta import parse_time, rfc3339
 from provisioner.api.nodes.facts import BootIntent
 from provisioner.api.nodes.maintenance import MaintenanceStatus

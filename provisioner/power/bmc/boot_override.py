@@ -15,7 +15,7 @@ from typing import Any, Final
 import sushy.exceptions
 
 from provisioner.api.servers.server import BmcFirmware
-from provisioner.power.bmc.power_controller import BmcRefused, OverrideEnabled, OverrideTarget, fit
+from provisioner.power.bmc.power_controller import BmcRefused, OverrideTarget, fit
 
 READ_BACK_SECONDS: Final = (0.0, 0.5, 1.5, 3.0)
 """Pauses before each look at what a BMC made of a PATCH."""
@@ -46,21 +46,21 @@ class BootOverride:
         self._system = _Resource(system.path, _boot_of(system.json), system._get_etag())  # noqa: SLF001
         self._settings_path = _settings_of(system.json)
 
-    def write(self, enabled: OverrideEnabled, target: OverrideTarget, uri: str | None) -> str | None:
+    def write(self, target: OverrideTarget, uri: str | None) -> str | None:
         """Returns the URI that the BMC took, None where DHCP says it. Raises: BmcRefused; sushy's errors."""
         settings = self._read_settings()
         shown = {**self._system.boot, **(settings.boot if settings else {})}
         allowed = shown.get("BootSourceOverrideTarget@Redfish.AllowableValues")
         if isinstance(allowed, list) and allowed and target not in allowed:
             raise self._refuse(f"does not offer to boot by {target}, only by {fit(allowed)}")
-        wanted: dict[str, Any] = {"BootSourceOverrideEnabled": enabled, "BootSourceOverrideTarget": target}
+        wanted: dict[str, Any] = {"BootSourceOverrideEnabled": "Once", "BootSourceOverrideTarget": target}
         uri = uri if target == "UefiHttp" and "HttpBootUri" in shown else None
         if uri is not None or shown.get("HttpBootUri"):
             wanted["HttpBootUri"] = uri
         mode = self._mode(shown, target)
         self._patch(settings, wanted, mode if shown.get("BootSourceOverrideMode") else None)
         seen = self._read_back(wanted)
-        if target != "None" and seen.get("BootSourceOverrideMode") not in (None, "", mode):
+        if seen.get("BootSourceOverrideMode") not in (None, "", mode):
             wanted["BootSourceOverrideMode"] = mode
             self._patch(self._read_settings(), wanted, None)
             seen = self._read_back(wanted)
@@ -132,11 +132,8 @@ class BootOverride:
 def _is_as(wanted: Mapping[str, Any], seen: Mapping[str, Any]) -> bool:
     """Whether the override is as wanted. One for ever in place of one boot is harmless: it is written for each boot. A
     BMC that does not show a property may have it all the same."""
-    target, enabled = wanted["BootSourceOverrideTarget"], seen.get("BootSourceOverrideEnabled")
-    if target == "None":
-        return enabled == "Disabled" or seen.get("BootSourceOverrideTarget") in (None, target)
     compared = ("BootSourceOverrideTarget", "BootSourceOverrideMode", "HttpBootUri")
-    return enabled != "Disabled" and all(
+    return seen.get("BootSourceOverrideEnabled") != "Disabled" and all(
         not wanted.get(name) or not seen.get(name) or seen[name] == wanted[name] for name in compared
     )
 

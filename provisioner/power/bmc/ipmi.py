@@ -6,7 +6,6 @@ Source: IPMI specification 2.0, sections 28.2 (chassis status), 28.3 (chassis co
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from dataclasses import asdict, dataclass
 from typing import Any, Final
 
@@ -16,7 +15,6 @@ from provisioner.power.bmc.power_controller import (
     BmcRefused,
     BmcUnreachable,
     ObservedPower,
-    OverrideEnabled,
     OverrideTarget,
     host_and_port,
 )
@@ -26,8 +24,8 @@ CALL_SECONDS: Final = 25.0
 _USERNAME_BYTES: Final = 16
 _PASSWORD_BYTES: Final = 20
 
-_FLAGS_VALID, _FLAGS_PERSISTENT, _FLAGS_EFI = 0x80, 0x40, 0x20
-_DEVICES: Final[Mapping[OverrideTarget, int]] = {"None": 0x00, "Pxe": 0x04}
+_FLAGS_VALID, _FLAGS_EFI = 0x80, 0x20
+_BOOT_BY_PXE: Final = 0x04
 
 _WRONG_CREDENTIALS: Final = ("Incorrect password", "Unauthorized name", "Invalid role", "Invalid username")
 _NO_PRIVILEGE: Final = ("Unauthorized role", "privelege level")  # the latter is pyghmi's spelling
@@ -73,18 +71,17 @@ class IpmiPower:
             raise BmcUnreachable(f"BMC {self._access.address} does not say whether its server has power")
         return "On" if status[0] & 1 else "Off"
 
-    def set_boot_override(
-        self, enabled: OverrideEnabled, target: OverrideTarget, http_boot_uri: str | None = None
-    ) -> str | None:
-        if target not in _DEVICES:
+    def set_boot_override(self, target: OverrideTarget, http_boot_uri: str | None = None) -> str | None:
+        if target != "Pxe":
             raise BmcRefused(
                 f"BMC {self._access.address} cannot be told {target} by IPMI",
                 reason="NotSupported",
                 hint="set spec.bmc.bootMethod to Pxe, or spec.bmc.protocol to Redfish",
             )
-        seen = self._send(_KEEP_FLAGS, self._boot_flags(enabled, target), _GET_FLAGS)
+        flags = _FLAGS_VALID | (_FLAGS_EFI if self._access.firmware == "UEFI" else 0)
+        seen = self._send(_KEEP_FLAGS, Command(0x00, 0x08, (5, flags, _BOOT_BY_PXE, 0, 0, 0)), _GET_FLAGS)
         # Version, parameter, flags, device. A BMC that reads nothing back has taken it for all that can be known.
-        if len(seen) > 3 and (seen[3] >> 2 & 0xF) != _DEVICES[target] >> 2:
+        if len(seen) > 3 and (seen[3] >> 2 & 0xF) != _BOOT_BY_PXE >> 2:
             raise BmcRefused(
                 f"BMC {self._access.address} accepted to boot by {target}, and has device {seen[3] >> 2 & 0xF:#x}",
                 reason="NotSupported",
@@ -104,19 +101,11 @@ class IpmiPower:
     def close(self) -> None:
         """Nothing is open."""
 
-    def _boot_flags(self, enabled: OverrideEnabled, target: OverrideTarget) -> Command:
-        flags = 0
-        if target != "None":
-            flags |= _FLAGS_VALID
-            flags |= _FLAGS_PERSISTENT if enabled == "Continuous" else 0
-            flags |= _FLAGS_EFI if self._access.firmware == "UEFI" else 0
-        return Command(0x00, 0x08, (5, flags, _DEVICES[target], 0, 0, 0))
-
     def _send(self, *commands: Command) -> list[int]:
         """The data that the last one was answered with. Raises: BmcUnreachable, BmcRefused."""
         access = self._access
         self._refuse_too_long()
-        host, port = split_address(access.address)
+        host, port = host_and_port(access.address, "ipmi", PORT)
         request = {
             "host": host,
             "port": port,
@@ -192,11 +181,6 @@ class IpmiPower:
             reason="PrivilegeRefused",
             hint="give the user the privilege Operator or Administrator on the BMC's LAN channel",
         )
-
-
-def split_address(address: str) -> tuple[str, int]:
-    """Host and port of `ipmi://host:port`, `host:port` or `host`. Raises: BmcRefused."""
-    return host_and_port(address, "ipmi", PORT)
 
 
 def _any_of(parts: tuple[str, ...], words: str) -> bool:

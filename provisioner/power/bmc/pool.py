@@ -41,13 +41,11 @@ class BmcPool:
         *,
         clock: Callable[[], float],
         connect: Callable[[BmcAccess], PowerController] | None = None,
-        namespace: str = BMC_SECRETS,
     ) -> None:
         self._cluster = cluster
         self._clock = clock
         self._ipmi = IpmiProcesses()
         self._connect = connect or self._open
-        self._namespace = namespace
         self._lock = threading.Lock()
         self._entries: dict[str, _Entry] = {}
         self._closed = False
@@ -114,21 +112,21 @@ class BmcPool:
             raise BmcRefused(
                 "spec.bmc.credentialsName is not set",
                 reason="CredentialsMissing",
-                hint=f"name a Secret in {self._namespace} with the keys username and password",
+                hint=f"name a Secret in {BMC_SECRETS} with the keys username and password",
             )
         try:
-            secret = self._cluster.get(SECRETS, name, namespace=self._namespace)
+            secret = self._cluster.get(SECRETS, name, namespace=BMC_SECRETS)
             data = {key: base64.b64decode(value).decode() for key, value in (secret.get("data") or {}).items()}
             username, password = data["username"], data["password"]
         except NotFound as error:
-            raise _unusable(name, self._namespace, "does not exist") from error
+            raise _unusable(name, "does not exist") from error
         except (KeyError, binascii.Error, UnicodeDecodeError) as error:
-            raise _unusable(name, self._namespace, "lacks username or password") from error
+            raise _unusable(name, "lacks username or password") from error
         return BmcAccess(
             address=bmc.address,
             username=username,
             password=Secret(password),
-            credentials_name=f"{self._namespace}/{name}",
+            credentials_name=f"{BMC_SECRETS}/{name}",
             protocol=bmc.protocol,
             firmware=bmc.firmware,
             certificate=bmc.certificate,
@@ -149,9 +147,10 @@ def _same_place(access: BmcAccess, bmc: BMC) -> bool:
     )
 
 
-def _unusable(name: str, namespace: str, what: str) -> BmcRefused:
+def _unusable(name: str, what: str) -> BmcRefused:
     return BmcRefused(
-        f"Secret {namespace}/{name} {what}",
+        f"Secret {BMC_SECRETS}/{name} {what}",
         reason="CredentialsMissing",
-        hint=f"kubectl -n {namespace} create secret generic {name} --from-literal=username=… --from-file=password=FILE",
+        hint=f"kubectl -n {BMC_SECRETS} create secret generic {name} --from-literal=username=… "
+        "--from-file=password=FILE",
     )

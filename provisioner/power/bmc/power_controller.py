@@ -21,8 +21,7 @@ from provisioner.api.servers.server import BmcFirmware, BmcProtocol
 from provisioner.rules.bootability import REMEDY, without_remedy
 
 ObservedPower = Literal["On", "Off"]
-OverrideEnabled = Literal["Once", "Continuous"]
-OverrideTarget = Literal["Pxe", "UefiHttp", "None"]
+OverrideTarget = Literal["Pxe", "UefiHttp"]
 
 
 MESSAGE_LENGTH: Final = 700
@@ -109,10 +108,8 @@ class PowerController(Protocol):
     def get_power_state(self) -> ObservedPower:
         """Whether the server has power; it still has while it turns off."""
 
-    def set_boot_override(
-        self, enabled: OverrideEnabled, target: OverrideTarget, http_boot_uri: str | None = None
-    ) -> str | None:
-        """What the server boots next, or always. `http_boot_uri` only with UefiHttp; DHCP says it if absent.
+    def set_boot_override(self, target: OverrideTarget, http_boot_uri: str | None = None) -> str | None:
+        """What the server boots next, once. `http_boot_uri` only with UefiHttp; DHCP says it if absent.
 
         Returns the URI that the BMC took; None where it takes none. What was set has been read back.
         """

@@ -20,7 +20,6 @@ from provisioner.power.bmc.power_controller import (
     BmcRefused,
     BmcUnreachable,
     ObservedPower,
-    OverrideEnabled,
     OverrideTarget,
     fit,
     host_and_port,
@@ -39,6 +38,9 @@ from provisioner.power.bmc.redfish_connection import (
 from provisioner.power.bmc.redfish_session import BmcSession
 
 _SYSTEMS_NAMED: Final = 8
+_NONSENSE: Final = (sushy.exceptions.SushyError, AttributeError, KeyError, TypeError, ValueError, IndexError)
+"""What an answer that makes no sense leads to, such as BMCs give while they start: sushy takes a document to have the
+shape that it should have."""
 _NO_COMPUTER: Final = "set spec.bmc.systemID to the system that is the server, or update the BMC's firmware"
 
 
@@ -78,12 +80,10 @@ class RedfishPower:
         # A server that turns on, turns off or pauses has power still.
         return "Off" if state == sushy.PowerState.OFF else "On"
 
-    def set_boot_override(
-        self, enabled: OverrideEnabled, target: OverrideTarget, http_boot_uri: str | None = None
-    ) -> str | None:
+    def set_boot_override(self, target: OverrideTarget, http_boot_uri: str | None = None) -> str | None:
         with self._call():
             override = BootOverride(self._access.address, self._refreshed(), self._access.firmware)
-            return override.write(enabled, target, http_boot_uri)
+            return override.write(target, http_boot_uri)
 
     def power_on(self) -> None:
         self._reset_as(sushy.ResetType.ON, sushy.ResetType.FORCE_ON)
@@ -189,12 +189,10 @@ class RedfishPower:
                 reason="SystemNotFound",
                 hint=_NO_COMPUTER,
             ) from error
-        except sushy.exceptions.SushyError as error:
-            # Answers that make no sense are what BMCs give while they start.
-            raise self._of_nonsense(error) from error
-        except (AttributeError, KeyError, TypeError, ValueError, IndexError) as error:
-            # sushy takes a document to have the shape that it should have.
-            raise self._of_nonsense(error) from error
+        except _NONSENSE as error:
+            said = fit(f"{type(error).__name__}: {error}")
+            words = f"BMC {self._access.address} gave no usable answer: {said}"
+            raise BmcUnreachable(words, after_seconds=10.0) from error
 
     def _of_access(self, error: sushy.exceptions.AccessError) -> BmcRefused:
         """By what the BMC says of it: a password that is right is not to be corrected."""
@@ -225,10 +223,6 @@ class RedfishPower:
             reason="CredentialsRefused",
             hint=f"correct username and password in Secret {access.credentials_name}",
         )
-
-    def _of_nonsense(self, error: Exception) -> BmcUnreachable:
-        said = fit(f"{type(error).__name__}: {error}")
-        return BmcUnreachable(f"BMC {self._access.address} gave no usable answer: {said}", after_seconds=10.0)
 
     def _of_connection(self, error: Exception) -> BmcUnreachable | BmcRefused:
         address, cause = self._access.address, explain(error)

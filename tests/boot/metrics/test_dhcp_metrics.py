@@ -15,7 +15,7 @@ from provisioner.boot.dhcp.wire import options as opt
 from provisioner.boot.dhcp.wire.client import DhcpClient
 from provisioner.boot.dhcp.workers.supervisor import WorkerStates
 from provisioner.boot.metrics.dhcp import dhcp_families
-from provisioner.boot.metrics.families import FamiliesCollector
+from provisioner.cluster.series import FamiliesCollector
 from tests.boot.metrics.exposition import check_by_promtool, samples
 
 pytestmark = pytest.mark.programs

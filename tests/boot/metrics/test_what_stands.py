@@ -14,7 +14,6 @@ from prometheus_client import CollectorRegistry
 
 from provisioner.boot.host.metrics import CertificateEnd
 from provisioner.boot.host.web import MAX_BODY_BYTES, OF_A_CLIENT, boot_blueprint
-from provisioner.boot.metrics.families import FamiliesCollector
 from provisioner.boot.metrics.inventory import InventoryMeter
 from provisioner.boot.metrics.nginx_status import Connections, read_connections
 from provisioner.boot.metrics.programs import health_families, nginx_families, program_families
@@ -23,6 +22,7 @@ from provisioner.boot.metrics.store import PullMeter, space_of
 from provisioner.boot.observe.progress import ProgressReport
 from provisioner.boot.observe.server_index import ServerIndex
 from provisioner.cluster.health.checks import Check, ill, well
+from provisioner.cluster.series import FamiliesCollector
 from tests.boot.fake_source import FakeSource
 from tests.boot.metrics.exposition import check_by_promtool, samples
 from tests.boot.test_nginx import make_certificate

@@ -97,7 +97,7 @@ def learned_profile(learned: FirmwareMeasurements) -> FirmwareProfile:
 
 
 def _learned_name(content: FirmwareMeasurements) -> str:
-    return LEARNED_PREFIX + content.digest().removeprefix("sha256:")[:20]
+    return LEARNED_PREFIX + content.digest.removeprefix("sha256:")[:20]
 
 
 def _printable(what: str) -> str:
