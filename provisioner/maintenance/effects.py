@@ -58,7 +58,7 @@ from provisioner.maintenance.status.measure import tell_events, tell_metrics
 from provisioner.maintenance.status.node_status import NodeCondition, conditions_patch
 from provisioner.maintenance.status.record import note, set_blockers
 from provisioner.rules.filing import file_maintenance
-from provisioner.rules.nodes import NodeView, taint_value
+from provisioner.rules.nodes import NodeView, read_node, taint_value
 
 log = structlog.get_logger(__name__)
 
@@ -268,7 +268,7 @@ class MaintenanceEffects:
     def is_asked(self, server: str, requestor: str) -> bool:
         """Whether the Node asks by the condition of that requestor, past every cache: one may have lost its watch, and
         what another leader takes in meanwhile would be withdrawn again and again."""
-        node = self._client.find(NODES, server)
+        node = read_node(self._client.find(NODES, server))
         return node is not None and CONDITION_OF.get(requestor, "") in read_requests(node)
 
     def is_under_way(self, name: str) -> bool:
