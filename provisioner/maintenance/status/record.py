@@ -11,7 +11,7 @@ from datetime import datetime, timedelta
 from itertools import takewhile
 from typing import Final
 
-from provisioner.api.machinery.conditions import condition_of, find_condition, merge_conditions
+from provisioner.api.machinery.conditions import condition_of, merge_conditions
 from provisioner.api.machinery.meta import Condition, ConditionStatus, parse_time, rfc3339, rfc3339_micro
 from provisioner.api.nodes.contract import MAINTENANCE_CONDITIONS
 from provisioner.api.nodes.maintenance import (
@@ -197,10 +197,6 @@ def last_noted(status: MaintenanceStatus, reasons: Collection[str], *, phase: Ma
 
 def is_over(since: datetime | None, seconds: float, now: datetime) -> bool:
     return since is not None and now >= since + timedelta(seconds=seconds)
-
-
-def succeeded(status: MaintenanceStatus) -> Condition | None:
-    return find_condition(status.conditions, SUCCEEDED)
 
 
 def clip(words: str) -> str:
