@@ -60,11 +60,12 @@ def _plan_job(
 ) -> None:
     job = found.job
     pods = sorted((pod for pod in found.pods if not is_terminating(pod)), key=lambda pod: node_of(pod) == node)
+    has_begun_to_end = any(is_terminating(pod) for pod in found.pods)
     if job.kind in spare:
         _hold(plan, pods, f"{job.message}: it is not interrupted")
     elif job.do_not_disrupt and not force:
         _hold(plan, pods, f"{job.message}: its owner forbids its eviction by an annotation, which policy Now overrides")
-    elif job.kind == "PodGroup" and not found.has_begun_to_end and (tight := too_small_for(pods, budgets)):
+    elif job.kind == "PodGroup" and not has_begun_to_end and (tight := too_small_for(pods, budgets)):
         for pod in pods:
             plan.held[_uid(pod)] = EvictionBlocked(
                 kind="PodDisruptionBudget",

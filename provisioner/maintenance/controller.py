@@ -30,7 +30,7 @@ from provisioner.cluster.resources import of
 from provisioner.cluster.source import Object
 from provisioner.jobs.model.work import Workloads
 from provisioner.maintenance.decide import RESYNC_SECONDS, cannot_be_taken_back, decide
-from provisioner.maintenance.effects import GONE_SECONDS, MANAGER, MaintenanceEffects
+from provisioner.maintenance.effects import GONE_SECONDS, MaintenanceEffects
 from provisioner.maintenance.follow import MaintenanceInformers, follow
 from provisioner.maintenance.model.facts import MaintenanceFacts
 from provisioner.maintenance.model.node_refusals import NodeRefusals
@@ -54,8 +54,6 @@ from provisioner.maintenance.status.finished import is_due
 from provisioner.maintenance.status.record import clip
 from provisioner.rules.nodes import NodeView
 from provisioner.rules.pool_of_server import current_pool_name
-
-__all__ = ["MANAGER", "MaintenanceController", "build_maintenance_controllers"]
 
 MAX_STEPS: Final = 64
 REFUSED_SECONDS: Final = 60.0

@@ -32,13 +32,12 @@ from provisioner.rollout.course import (
     Assignment,
     Course,
     assign,
-    count_states,
     follow_plan,
     follows_up,
     set_course,
     stop_at_failures,
 )
-from provisioner.rollout.effects import MANAGER, RolloutEffects
+from provisioner.rollout.effects import RolloutEffects
 from provisioner.rollout.fleet import Occupancy
 from provisioner.rollout.gate import count_jobs, counted_before, new_since, weigh
 from provisioner.rollout.informers import Changed, RolloutInformers, follow
@@ -60,8 +59,6 @@ from provisioner.rollout.standing import MemberFacts, RolloutTarget, judge_stand
 from provisioner.rules.amounts import resolve_amount
 from provisioner.rules.filing import NoNameLeft
 from provisioner.rules.nodes import read_node
-
-__all__ = ["MANAGER", "RolloutController", "build_rollout_controllers"]
 
 RESYNC_SECONDS: Final = 300.0
 LOOK_SECONDS: Final = 5.0
@@ -134,7 +131,8 @@ class RolloutController(Reconciler):
         lending = lending_of((decode_shared(NodePool, each) for each in self._borrowers.get("any")), now)
         known = self._stand(pool, lending, now)
         standings = known.standings.values()
-        course = stop_at_failures(set_course(pool, standings, now), pool, count_states(standings)["Failed"], now)
+        failed = sum(standing.state == "Failed" for standing in standings)
+        course = stop_at_failures(set_course(pool, standings, now), pool, failed, now)
         found, trouble = None, lending.troubles.get(key)
         try:
             course, gate = self._weigh(pool, course, known, now)

@@ -61,7 +61,7 @@ def update_node(rest: SlurmRest, name: str, state: str, reason: str | None) -> S
     except SlurmFailed as error:
         refused = error
     after = require_node(rest.node(name), name)
-    happened = {"DRAIN": after.is_drained, "DOWN": after.is_down, "RESUME": after.takes_jobs}[state]
+    happened = {"DRAIN": after.is_drained, "DOWN": "DOWN" in after.states, "RESUME": after.takes_jobs}[state]
     if refused is not None and not happened:
         raise refused
     return after
