@@ -176,9 +176,6 @@ def build_health_controllers(
     informers: HealthInformers,
     recorder: Events,
     clock: Callable[[], datetime] = lambda: datetime.now(UTC),
-    rng: random.Random | None = None,
-    *,
-    workers: int = 4,
 ) -> list[Controller]:
     """The health controller, following its caches. Build it anew for each leadership, run it while leading."""
     skew, runner = ClockSkew(clock), build_job_runner(cluster, informers)
@@ -187,12 +184,12 @@ def build_health_controllers(
         informers,
         recorder,
         now=clock,
-        rng=rng or random.SystemRandom(),
+        rng=random.SystemRandom(),
         skew=skew,
         runner=runner,
         settle_seconds=SETTLE_SECONDS,
     )
-    controller = Controller("health", health.reconcile, workers=workers)
+    controller = Controller("health", health.reconcile, workers=4)
     follow(informers, skew, controller.queue.add)
     return [controller]
 

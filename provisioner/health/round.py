@@ -65,7 +65,9 @@ def look(
             start = check
     seen = Round(results=tuple(results))
     if seen.is_over:
-        return replace(seen, results=tuple(_broken_off(each) for each in results))
+        # What another check's failure ended has not come out.
+        broken_off = (replace(each, result="Unknown") if each.result == "Running" else each for each in results)
+        return replace(seen, results=tuple(broken_off))
     return replace(seen, start=start, next_change=min(changes, default=None))
 
 
@@ -126,8 +128,3 @@ def _fold_job(
 def _later(check: JobCheck, results: Sequence[CheckResult]) -> CheckResult:
     first = next(each.name for each in results if each.result != "Passed")
     return CheckResult(name=check.name, result="Unknown", reason="Later", message=f"runs once {first} has passed")
-
-
-def _broken_off(result: CheckResult) -> CheckResult:
-    """What another check's failure ended has not come out."""
-    return replace(result, result="Unknown") if result.result == "Running" else result

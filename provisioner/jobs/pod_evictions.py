@@ -8,16 +8,19 @@ from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
-from datetime import datetime
+from datetime import datetime, timedelta
+from typing import Final
 
 from provisioner.api.machinery.meta import rfc3339
 from provisioner.api.machinery.wording import some
 from provisioner.jobs.budgets import DisruptionBudget, budgets_of, too_small_for
 from provisioner.jobs.model.work import EvictionBlocked, JobKind
 from provisioner.jobs.pod_jobs import PodJob
-from provisioner.jobs.pods import Pod, grace_end, is_evictable, is_overdue, is_terminating, key_of, node_of
+from provisioner.jobs.pods import Pod, grace_end, is_evictable, is_terminating, key_of, node_of
 
 _SHOWN_PODS = 5
+OVERDUE_AFTER: Final = timedelta(seconds=30)
+"""A pod that is terminating for so long after its grace period: the kubelet that must say that it ended does not."""
 
 
 @dataclass
@@ -134,7 +137,7 @@ def _ending(pod: Pod, now: datetime) -> str:
     end = grace_end(pod)
     if end is None:
         return f"pod {key_of(pod)} was not asked to end yet"
-    if is_overdue(pod, now):
+    if now > end + OVERDUE_AFTER:
         return (
             f"pod {key_of(pod)} should have ended at {rfc3339(end)}, and its kubelet does not say that it has: see "
             f"whether {node_of(pod)} is alive; if it is off for good, taint it node.kubernetes.io/out-of-service"

@@ -266,12 +266,6 @@ def grace_end(pod: Pod) -> datetime | None:
     return parse_time(text) if text else None
 
 
-def is_overdue(pod: Pod, now: datetime, allowance: timedelta = timedelta(seconds=30)) -> bool:
-    """Whether a terminating pod should have been gone by now: the kubelet that must say so does not."""
-    end = grace_end(pod)
-    return end is not None and now > end + allowance
-
-
 def labels_of(pod: Pod) -> Mapping[str, str]:
     return pod["metadata"].get("labels") or {}
 

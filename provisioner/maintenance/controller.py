@@ -257,7 +257,6 @@ def build_maintenance_controllers(
     workloads: Workloads,
     events: Events,
     clock: Callable[[], datetime] = lambda: datetime.now(UTC),
-    new_id: Callable[[], str] | None = None,
     *,
     rng: random.Random | None = None,
     metrics: MaintenanceMeter | None = None,
@@ -271,7 +270,7 @@ def build_maintenance_controllers(
         workloads,
         events,
         clock=clock,
-        new_id=new_id or (lambda: str(uuid.UUID(int=source.getrandbits(128), version=4))),
+        new_id=lambda: str(uuid.UUID(int=source.getrandbits(128), version=4)),
         metrics=metrics,
     )
     controller = Controller("maintenance", when_synced(informers.all, executor.reconcile), workers=workers)

@@ -349,10 +349,9 @@ def build_rollout_controllers(
     *,
     user: str,
     monotonic: Callable[[], float] = time.monotonic,
-    workers: int = 4,
 ) -> list[Controller]:
     """The rollout, following its caches. Build it anew for each leadership, run it while leading."""
     rollout = RolloutController(cluster, informers, workloads, events, user=user, clock=clock, monotonic=monotonic)
-    controller = Controller("rollout", rollout.reconcile, workers=workers)
+    controller = Controller("rollout", rollout.reconcile, workers=4)
     follow(informers, rollout.by_pool, rollout.changed, controller.queue.add_after)
     return [controller]

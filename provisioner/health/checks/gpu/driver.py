@@ -34,7 +34,9 @@ def check_driver(settings: GpuSettings, gpus: Sequence[PciFacts], facts: NodeFac
         return not_yet(NAME, "Surveying", message, patience_seconds=FIRST_SURVEY_SECONDS)
     if driver.state != "Ready":
         return _not_ready(driver)
-    return _lost(gpus, facts) or _version(settings, driver) or _agrees(driver, gpus)
+    answers = quantity(len(gpus), "GPU answers", "GPUs answer")
+    agrees = fine(NAME, f"driver {driver.driver_version or 'of unknown version'}, {answers} NVML")
+    return _lost(gpus, facts) or _version(settings, driver) or agrees
 
 
 def _not_ready(driver: GpuDriverFacts) -> Finding:
@@ -160,11 +162,6 @@ def _version(settings: GpuSettings, driver: GpuDriverFacts) -> Finding | None:
         "spec.verification.gpus.driverVersion",
         patience_seconds=0.0,
     )
-
-
-def _agrees(driver: GpuDriverFacts, gpus: Sequence[PciFacts]) -> Finding:
-    answers = quantity(len(gpus), "GPU answers", "GPUs answer")
-    return fine(NAME, f"driver {driver.driver_version or 'of unknown version'}, {answers} NVML")
 
 
 def _said(driver: GpuDriverFacts | None) -> str:
