@@ -2,24 +2,32 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass
 
 from provisioner.api.nodes.facts import GpuFacts
 from provisioner.health.checks.finding import Finding, wrong
 
 
-def some(
-    name: str,
-    reason: str,
-    gpus: Sequence[GpuFacts],
-    say: Callable[[GpuFacts], str],
-    *,
-    expected: str,
-    remedy: str,
-) -> Finding | None:
-    """What is wrong with these GPUs, each by its address; None where there are none."""
-    if not gpus:
-        return None
-    told = "; ".join(f"GPU {each.pci_address or each.uuid or 'unknown'} {say(each)}" for each in gpus[:4])
-    more = f"; and {len(gpus) - 4} more" if len(gpus) > 4 else ""
-    return wrong(name, reason, observed=told + more, expected=expected, remedy=remedy)
+@dataclass(frozen=True, kw_only=True)
+class GpuFault:
+    """Something that may be wrong with GPUs. has: whether it is with one. say: what is said of that one."""
+
+    reason: str
+    has: Callable[[GpuFacts], bool]
+    say: Callable[[GpuFacts], str]
+    expected: str
+    remedy: str
+
+
+def first_fault(name: str, gpus: Sequence[GpuFacts], faults: Iterable[GpuFault]) -> Finding | None:
+    """The first of `faults` that any of these GPUs has, with those that have it, each by its address."""
+    for fault in faults:
+        found = [each for each in gpus if fault.has(each)]
+        if found:
+            told = "; ".join(
+                f"GPU {each.pci_address or each.uuid or 'unknown'} {fault.say(each)}" for each in found[:4]
+            )
+            more = f"; and {len(found) - 4} more" if len(found) > 4 else ""
+            return wrong(name, fault.reason, observed=told + more, expected=fault.expected, remedy=fault.remedy)
+    return None
