@@ -108,7 +108,6 @@ def _go_on(
     requests: CheckRequests,
     now: datetime,
 ) -> HealthDecision:
-    """Look at everything once more."""
     now_there = look_at(
         situation.server,
         pool,

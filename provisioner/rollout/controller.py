@@ -39,7 +39,7 @@ from provisioner.rollout.course import (
 )
 from provisioner.rollout.effects import RolloutEffects
 from provisioner.rollout.fleet import Occupancy
-from provisioner.rollout.gate import count_jobs, counted_before, new_since, weigh
+from provisioner.rollout.gate import counted_before, new_since, weigh
 from provisioner.rollout.informers import Changed, RolloutInformers, follow
 from provisioner.rollout.members import (
     Members,
@@ -56,6 +56,8 @@ from provisioner.rollout.plan import Plan, plan
 from provisioner.rollout.pool_status import pool_status
 from provisioner.rollout.requests import Asker, RequestWrite, find_acts, on_newest
 from provisioner.rollout.standing import MemberFacts, RolloutTarget, judge_standing, target_of, without_records
+from provisioner.rollout.workloads.failed import compile_failed_if
+from provisioner.rollout.workloads.tally import tally
 from provisioner.rules.amounts import resolve_amount
 from provisioner.rules.filing import NoNameLeft
 from provisioner.rules.nodes import read_node
@@ -234,7 +236,8 @@ class RolloutController(Reconciler):
         before = counted_before(rollout, pool)
         here = {name for name, standing in known.standings.items() if standing.moves_from is None}
         jobs = self._workloads.ended(pool, here, before.counted)
-        counted = count_jobs(before, pool, jobs, since, now)
+        failed_if = compile_failed_if(pool.spec.upgrade_strategy.workloads.failed_if)
+        counted = tally(before, jobs, since, failed_if, now)
         running: set[str] = set()
         if counted.new.failed:  # else it matters to nobody
             for name in since:

@@ -258,7 +258,6 @@ class SlurmWorkloads:
         return (*held, *found.ending)
 
     def _observe(self, name: str, settings: SlurmJobs) -> tuple[SlurmNode, NodeJobs]:
-        """What is on the node of that name now."""
         rest = self._connections.connect(key_of(settings))
         # The node first: a job that starts between the two is then seen among the jobs.
         node = require_node(rest.node(name), name)

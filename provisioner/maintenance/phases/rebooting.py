@@ -240,7 +240,6 @@ def _told(facts: MaintenanceFacts, now: datetime) -> Step | None:
 
 
 def _awaits(facts: MaintenanceFacts) -> str:
-    """What the attempt waits for."""
     reboot, refusal = facts.reboot, facts.refused.get("Intent")
     step = reboot.next_step if reboot is not None else None
     if reboot is not None and step is not None:

@@ -134,7 +134,6 @@ def _prepare(facts: MaintenanceFacts, now: datetime) -> Step | None:
 
 
 def _wait(facts: MaintenanceFacts, now: datetime) -> Wait:
-    """Until when to wait, and whom to warn meanwhile."""
     status, wanted, pool = facts.maintenance.status, facts.wanted, facts.pool
     waited = min((now - parse_time(b.since_time)).total_seconds() for b in status.blockers) if status.blockers else 0.0
     seconds = min(LONGEST_LOOK_SECONDS, max(SHORTEST_LOOK_SECONDS, waited / 10))

@@ -133,7 +133,6 @@ class _Answer:
 
 
 def _last_answer(ordered: list[Maintenance], requestor: str) -> _Answer | None:
-    """Of the Maintenance that ended last with that requestor."""
     ended: list[tuple[Verdict, Maintenance, Requestor]] = [
         (verdict, m, r)
         for m in ordered
