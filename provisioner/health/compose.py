@@ -8,6 +8,7 @@ from typing import Final
 from provisioner.api.machinery.codec import to_json
 from provisioner.api.machinery.conditions import condition_of, find_condition
 from provisioner.api.machinery.meta import Condition, ConditionStatus, rfc3339
+from provisioner.api.machinery.wording import clip
 from provisioner.api.nodes.contract import HOLD_TAINT, MAINTENANCE_TAINT, VERIFICATION_TAINT
 from provisioner.api.servers.discovery import NAME_PREFIX
 from provisioner.api.servers.server import Lifecycle, ServerStatus, Verification
@@ -100,7 +101,10 @@ def compose(
         said = ("Unknown", no_boot.reason, no_boot.message)
     elif no_boot is None and verification is not None:
         said = _say(situation, verification, repeats_at)
-    condition = _condition(situation, said, now) if said is not None else None
+    condition = None
+    if said is not None:
+        status, reason, message = said
+        condition = condition_of(situation.server, VERIFIED, status, reason, clip(message, MAX_MESSAGE), now)
     verified = condition is not None and condition.status == "True"
     owned = ServerStatus(
         verification=verification,
@@ -148,12 +152,6 @@ def _what_next(server: str, attempt: int, repeats_at: datetime | None) -> str:
 def _word(check: str) -> str:
     """A check's name as a reason: gpu-burn becomes GpuBurn, GPUs stays."""
     return "".join(part[:1].upper() + part[1:] for part in check.replace(".", "-").split("-"))
-
-
-def _condition(situation: CheckInputs, said: tuple[ConditionStatus, str, str], now: datetime) -> Condition:
-    status, reason, message = said
-    words = message if len(message) <= MAX_MESSAGE else message[: MAX_MESSAGE - 1] + "…"
-    return condition_of(situation.server, VERIFIED, status, reason, words, now)
 
 
 def _events(
