@@ -15,7 +15,7 @@ from provisioner.api.machinery.meta import parse_time, rfc3339_micro
 from provisioner.api.pools.pool_settings import JobCheck
 from provisioner.api.servers.server import CheckResult
 from provisioner.health.checks.finding import Finding, printable
-from provisioner.health.jobs.outcome import JobState
+from provisioner.health.jobs.outcome import ABSENT, JobState
 from provisioner.health.situation import CheckInputs
 
 JOB_GRACE_SECONDS: Final = 60.0
@@ -40,7 +40,6 @@ class Round:
 def look(
     before: Sequence[CheckResult],
     findings: Iterable[Finding],
-    checks: Sequence[JobCheck],
     situation: CheckInputs,
     now: datetime,
 ) -> Round:
@@ -53,12 +52,12 @@ def look(
         results.append(result)
         changes += [change] if change is not None else []
     start = None
-    for check in checks:
+    for check in situation.own_checks:
         if any(each.result != "Passed" for each in results):
             settled = known.get(check.name)
             results.append(settled if settled is not None and settled.result == "Passed" else _later(check, results))
             continue
-        result, change = _fold_job(known.get(check.name), check, situation.job(check.name), now)
+        result, change = _fold_job(known.get(check.name), check, situation.jobs.get(check.name, ABSENT), now)
         results.append(result)
         changes += [change] if change is not None else []
         if result.result == "Running":

@@ -9,7 +9,7 @@ from datetime import datetime
 from provisioner.api import Image, NodePool, Server
 from provisioner.api.machinery.meta import parse_time
 from provisioner.api.pools.pool_settings import JobCheck
-from provisioner.health.jobs.outcome import ABSENT, JobState
+from provisioner.health.jobs.outcome import JobState
 from provisioner.rules.assigned_image import released_image
 from provisioner.rules.boot_order import has_fetched, is_ordered_boot, joined_boot_id
 from provisioner.rules.nodes import NodeView
@@ -45,9 +45,6 @@ class CheckInputs:
             return usual
         names = {check.name for check in usual}
         return (*usual, *(check for check in pool.spec.upgrade_strategy.canary.checks if check.name not in names))
-
-    def job(self, check: str) -> JobState:
-        return self.jobs.get(check, ABSENT)
 
 
 @dataclass(frozen=True)

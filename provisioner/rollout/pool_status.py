@@ -154,8 +154,5 @@ def _paused(rollout: RolloutStatus | None, found: Plan | None) -> tuple[Conditio
 def _degraded(failed: int, image: str) -> tuple[ConditionStatus, str, str]:
     if not failed:
         return "False", "NoFailures", "no server failed with the image"
-    return (
-        "True",
-        "ServersFailed",
-        f"{quantity(failed, 'server')} failed with Image '{image}'; see status.upgradeFailure",
-    )
+    words = f"{quantity(failed, 'server')} failed with Image '{image}'; see status.upgradeFailure"
+    return "True", "ServersFailed", words

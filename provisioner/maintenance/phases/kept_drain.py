@@ -88,8 +88,10 @@ def stays_drained(facts: MaintenanceFacts, status: MaintenanceStatus, now: datet
     name, pool, elsewhere = facts.server_name, drain.node_pool_ref, moved_to(facts)
     reason, ahead = "NotVerified", "the boot that runs there is verified"
     if elsewhere is not None:
-        why = f"Server '{name}' is in NodePool '{elsewhere}' now; it is reopened once the server is back in '{pool}', "
-        why += "and verified"
+        why = (
+            f"Server '{name}' is in NodePool '{elsewhere}' now; it is reopened once the server is back in '{pool}', "
+            "and verified"
+        )
         reason, ahead = "Moved", f"the server is back in NodePool '{pool}'"
     elif not has_slurm(facts.pool):
         why = f"NodePool '{pool}' is gone, or names no Slurm; set it right, or: {_by_hand(facts, drain)}"
