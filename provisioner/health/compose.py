@@ -5,10 +5,10 @@ from __future__ import annotations
 from datetime import datetime
 from typing import Final
 
-from provisioner.api import Server
 from provisioner.api.machinery.codec import to_json
 from provisioner.api.machinery.conditions import condition_of, find_condition
 from provisioner.api.machinery.meta import Condition, ConditionStatus, rfc3339
+from provisioner.api.machinery.wording import clip
 from provisioner.api.nodes.contract import HOLD_TAINT, MAINTENANCE_TAINT, VERIFICATION_TAINT
 from provisioner.api.servers.discovery import NAME_PREFIX
 from provisioner.api.servers.server import Lifecycle, ServerStatus, Verification
@@ -47,7 +47,8 @@ def find_lifecycle(situation: CheckInputs, *, verified: bool) -> Lifecycle:
     if node is not None and node.held:
         return "Held"
     if server.spec.acceptance == "Pending":
-        return "Discovered" if _asked_to_boot(server) else "Registered"
+        asked_to_boot = server.status.discovery is not None or server.name.startswith(NAME_PREFIX)
+        return "Discovered" if asked_to_boot else "Registered"
     if server.status.order is None:
         if node is None or node.boot_id is None:
             return "Accepted"
@@ -57,10 +58,6 @@ def find_lifecycle(situation: CheckInputs, *, verified: bool) -> Lifecycle:
     if not verified:
         return "Booted"
     return "InProduction" if _takes_jobs(node) else "Verified"
-
-
-def _asked_to_boot(server: Server) -> bool:
-    return server.status.discovery is not None or server.name.startswith(NAME_PREFIX)
 
 
 def _takes_jobs(node: NodeView) -> bool:
@@ -98,12 +95,16 @@ def compose(
 ) -> HealthDecision:
     """The decision. no_boot: why there is nothing to judge; `verification` is then that of an earlier boot."""
     said: tuple[ConditionStatus, str, str] | None = None
-    if no_boot is not None and (no_boot.reason != "WaitsForBoot" or _is_said(situation)):
+    is_said = find_condition(situation.server.status.conditions, VERIFIED) is not None
+    if no_boot is not None and (no_boot.reason != "WaitsForBoot" or is_said):
         # Of a server that is on its way to its first boot the boot controller says all that there is to say.
         said = ("Unknown", no_boot.reason, no_boot.message)
     elif no_boot is None and verification is not None:
         said = _say(situation, verification, repeats_at)
-    condition = _condition(situation, said, now) if said is not None else None
+    condition = None
+    if said is not None:
+        status, reason, message = said
+        condition = condition_of(situation.server, VERIFIED, status, reason, clip(message, MAX_MESSAGE), now)
     verified = condition is not None and condition.status == "True"
     owned = ServerStatus(
         verification=verification,
@@ -151,16 +152,6 @@ def _what_next(server: str, attempt: int, repeats_at: datetime | None) -> str:
 def _word(check: str) -> str:
     """A check's name as a reason: gpu-burn becomes GpuBurn, GPUs stays."""
     return "".join(part[:1].upper() + part[1:] for part in check.replace(".", "-").split("-"))
-
-
-def _is_said(situation: CheckInputs) -> bool:
-    return find_condition(situation.server.status.conditions, VERIFIED) is not None
-
-
-def _condition(situation: CheckInputs, said: tuple[ConditionStatus, str, str], now: datetime) -> Condition:
-    status, reason, message = said
-    words = message if len(message) <= MAX_MESSAGE else message[: MAX_MESSAGE - 1] + "…"
-    return condition_of(situation.server, VERIFIED, status, reason, words, now)
 
 
 def _events(

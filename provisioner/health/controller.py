@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import random
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from typing import Any, Final
 
@@ -34,7 +34,6 @@ from provisioner.health.node_writer import MANAGER, NodeWriter, taints_differ
 from provisioner.health.situation import CheckInputs, boot_to_judge, joined_time
 from provisioner.health.skew import ClockSkew
 from provisioner.rules.assigned_image import images_of_pool
-from provisioner.rules.checks_of_boot import checks_of_boot
 from provisioner.rules.nodes import read_node
 from provisioner.rules.ownership import owned_by
 from provisioner.rules.pool_of_server import ordered_pool_in, ordered_pool_name
@@ -150,28 +149,26 @@ class HealthController(StatusReconciler[HealthDecision]):
     def _situation(self, body: Mapping[str, Any], node: Mapping[str, Any] | None) -> CheckInputs:
         server, view = decode_shared(Server, body), read_node(node)
         pool = look_up(NodePool, self._informers.pools, ordered_pool_name(server))
-        order, boot = server.status.order, boot_to_judge(server, view)
-        jobs = {}
-        if isinstance(boot, str) and pool is not None:
-            # Those of the round under way: a round that is over, or has just begun, has none that matter.
-            verification = server.status.verification
-            if verification is not None and verification.boot_id == boot and verification.finished_time is None:
-                settled = {each.name for each in verification.checks if each.result == "Passed"}
-                jobs = {
-                    check.name: self._runner.state(check, server.name, boot, verification.attempt)
-                    for check in checks_of_boot(pool, order.image_ref if order is not None else None)
-                    if check.name not in settled
-                }
-        return CheckInputs(
+        order, boot, verification = server.status.order, boot_to_judge(server, view), server.status.verification
+        situation = CheckInputs(
             server=server,
             pool=pool,
             image=look_up(Image, self._informers.images, order.image_ref if order is not None else None),
             node=view,
             clock_skew_seconds=self._skew.of(server.name, since=joined_time(server)),
             has_ntp_servers=_has_ntp_servers(server, look_up(Rack, self._informers.racks, server.spec.rack_ref)),
-            jobs=jobs,
             maintenance=next((each["metadata"]["name"] for each in self._disturbing.get(server.name)), None),
         )
+        # Jobs of the round under way: a round that is over, or has just begun, has none that matter.
+        if verification is None or verification.boot_id != boot or verification.finished_time is not None:
+            return situation
+        settled = {each.name for each in verification.checks if each.result == "Passed"}
+        jobs = {
+            check.name: self._runner.state(check, server.name, verification.boot_id, verification.attempt)
+            for check in situation.own_checks
+            if check.name not in settled
+        }
+        return replace(situation, jobs=jobs)
 
 
 def build_health_controllers(
@@ -179,9 +176,6 @@ def build_health_controllers(
     informers: HealthInformers,
     recorder: Events,
     clock: Callable[[], datetime] = lambda: datetime.now(UTC),
-    rng: random.Random | None = None,
-    *,
-    workers: int = 4,
 ) -> list[Controller]:
     """The health controller, following its caches. Build it anew for each leadership, run it while leading."""
     skew, runner = ClockSkew(clock), build_job_runner(cluster, informers)
@@ -190,12 +184,12 @@ def build_health_controllers(
         informers,
         recorder,
         now=clock,
-        rng=rng or random.SystemRandom(),
+        rng=random.SystemRandom(),
         skew=skew,
         runner=runner,
         settle_seconds=SETTLE_SECONDS,
     )
-    controller = Controller("health", health.reconcile, workers=workers)
+    controller = Controller("health", health.reconcile, workers=4)
     follow(informers, skew, controller.queue.add)
     return [controller]
 

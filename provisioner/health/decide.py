@@ -108,16 +108,8 @@ def _go_on(
     requests: CheckRequests,
     now: datetime,
 ) -> HealthDecision:
-    """Look at everything once more."""
-    now_there = look_at(
-        situation.server,
-        pool,
-        situation.image,
-        node,
-        situation.clock_skew_seconds,
-        has_ntp_servers=situation.has_ntp_servers,
-    )
-    seen = look(begun.checks, now_there.findings, situation.own_checks, situation, now)
+    now_there = look_at(situation, pool, node)
+    seen = look(begun.checks, now_there.findings, situation, now)
     judged = replace(begun, checks=seen.results, image_digest=now_there.image_digest or begun.image_digest)
     if seen.is_over:
         return _closed(situation, replace(judged, finished_time=rfc3339_micro(now)), requests, now)

@@ -13,13 +13,13 @@ from provisioner.health.checks.finding import Finding, fine, wrong
 from provisioner.health.checks.gpu.look import check_gpus
 from provisioner.health.checks.hardware import check_hardware
 from provisioner.health.checks.system import check_system
+from provisioner.health.situation import CheckInputs
 from provisioner.rules.nodes import NodeView
-
-# Whether one machine alone asked for the credential by which the Node joined. Pure.
 
 
 def check_credential(server: Server) -> Finding:
-    """It fails where two machines asked for it and neither proved anything: one of them is not this server.
+    """Whether one machine alone asked for the credential by which the Node joined. It fails where two did and neither
+    proved anything: one of them is not this server.
 
     Nothing that comes later changes that. A Node that was let in before the second one asked stays in: who takes an
     address must not be able to end what runs there.
@@ -70,33 +70,23 @@ class ChecksObservation:
     image_digest: str | None = None
 
 
-def look_at(
-    server: Server,
-    pool: NodePool,
-    image: Image | None,
-    node: NodeView,
-    clock_skew_seconds: float | None,
-    *,
-    has_ntp_servers: bool,
-) -> ChecksObservation:
-    """Everything at this moment; only the first, about the facts themselves, while there are none.
-
-    image: the one that the server's order names, from which the expected digest comes. Server.status.imageDigest is
-    taken from the same Image once the boot has joined, and serves where the Image is gone.
-    """
+def look_at(situation: CheckInputs, pool: NodePool, node: NodeView) -> ChecksObservation:
+    """Everything at this moment; only the first, about the facts themselves, while there are none. `pool` and `node`
+    are those of the situation, which has both."""
+    server = situation.server
     facts, finding = read_facts(node)
     if facts is None:
         return ChecksObservation(findings=(finding,))
     settings = pool.spec.verification
-    ref, digest = _ordered(server, image)
+    ref, digest = _ordered(server, situation.image)
     system = check_system(
         node,
         facts,
         settings,
         image_ref=ref,
         image_digest=digest,
-        clock_skew_seconds=clock_skew_seconds,
-        has_ntp_servers=has_ntp_servers,
+        clock_skew_seconds=situation.clock_skew_seconds,
+        has_ntp_servers=situation.has_ntp_servers,
     )
     hardware = check_hardware(server, settings.expected, facts)
     return ChecksObservation(
@@ -106,6 +96,8 @@ def look_at(
 
 
 def _ordered(server: Server, image: Image | None) -> tuple[str | None, str | None]:
+    """Name and digest of the Image of the order. Server.status.imageDigest is taken from the same Image once the boot
+    has joined, and serves where the Image is gone."""
     status = server.status
     ref = status.order.image_ref if status.order is not None else None
     if image is not None and image.name == ref:

@@ -106,8 +106,13 @@ class NodeWriter:
             manager=MANAGER,
         )
         log.info("taints were written", node=name, admitted=plan.admitted, held=plan.held, hold_ended=plan.hold_ended)
-        for reason, message in _told(name, plan):
-            self._events.record(body, "Normal", reason, message)
+        for is_news, reason, message in (
+            (plan.admitted, "NodeAdmitted", f"Node {name} may be used: its verification taint was taken off"),
+            (plan.held, "NodeHeld", f"Node {name} is kept out of use, as its condition HoldRequested asks"),
+            (plan.hold_ended, "NodeHoldEnded", f"Node {name} is no longer held"),
+        ):
+            if is_news:
+                self._events.record(body, "Normal", reason, message)
         return written
 
     def answer(self, name: str, answers: Sequence[RequestAnswer]) -> None:
@@ -143,17 +148,6 @@ def _condition(answer: RequestAnswer, now: datetime) -> dict[str, Any]:
         "lastTransitionTime": rfc3339(now),
         "lastHeartbeatTime": rfc3339(now),
     }
-
-
-def _told(name: str, plan: TaintPlan) -> list[tuple[str, str]]:
-    told = []
-    if plan.admitted:
-        told.append(("NodeAdmitted", f"Node {name} may be used: its verification taint was taken off"))
-    if plan.held:
-        told.append(("NodeHeld", f"Node {name} is kept out of use, as its condition HoldRequested asks"))
-    if plan.hold_ended:
-        told.append(("NodeHoldEnded", f"Node {name} is no longer held"))
-    return told
 
 
 def taints_differ(server: Mapping[str, Any], node: Mapping[str, Any] | None) -> bool:

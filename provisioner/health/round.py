@@ -15,7 +15,7 @@ from provisioner.api.machinery.meta import parse_time, rfc3339_micro
 from provisioner.api.pools.pool_settings import JobCheck
 from provisioner.api.servers.server import CheckResult
 from provisioner.health.checks.finding import Finding, printable
-from provisioner.health.jobs.outcome import JobState
+from provisioner.health.jobs.outcome import ABSENT, JobState
 from provisioner.health.situation import CheckInputs
 
 JOB_GRACE_SECONDS: Final = 60.0
@@ -40,7 +40,6 @@ class Round:
 def look(
     before: Sequence[CheckResult],
     findings: Iterable[Finding],
-    checks: Sequence[JobCheck],
     situation: CheckInputs,
     now: datetime,
 ) -> Round:
@@ -53,19 +52,21 @@ def look(
         results.append(result)
         changes += [change] if change is not None else []
     start = None
-    for check in checks:
+    for check in situation.own_checks:
         if any(each.result != "Passed" for each in results):
             settled = known.get(check.name)
             results.append(settled if settled is not None and settled.result == "Passed" else _later(check, results))
             continue
-        result, change = _fold_job(known.get(check.name), check, situation.job(check.name), now)
+        result, change = _fold_job(known.get(check.name), check, situation.jobs.get(check.name, ABSENT), now)
         results.append(result)
         changes += [change] if change is not None else []
         if result.result == "Running":
             start = check
     seen = Round(results=tuple(results))
     if seen.is_over:
-        return replace(seen, results=tuple(_broken_off(each) for each in results))
+        # What another check's failure ended has not come out.
+        broken_off = (replace(each, result="Unknown") if each.result == "Running" else each for each in results)
+        return replace(seen, results=tuple(broken_off))
     return replace(seen, start=start, next_change=min(changes, default=None))
 
 
@@ -126,8 +127,3 @@ def _fold_job(
 def _later(check: JobCheck, results: Sequence[CheckResult]) -> CheckResult:
     first = next(each.name for each in results if each.result != "Passed")
     return CheckResult(name=check.name, result="Unknown", reason="Later", message=f"runs once {first} has passed")
-
-
-def _broken_off(result: CheckResult) -> CheckResult:
-    """What another check's failure ended has not come out."""
-    return replace(result, result="Unknown") if result.result == "Running" else result

@@ -9,9 +9,9 @@ from datetime import datetime
 from provisioner.api import Image, NodePool, Server
 from provisioner.api.machinery.meta import parse_time
 from provisioner.api.pools.pool_settings import JobCheck
-from provisioner.health.jobs.outcome import ABSENT, JobState
+from provisioner.health.jobs.outcome import JobState
+from provisioner.rules.assigned_image import released_image
 from provisioner.rules.boot_order import has_fetched, is_ordered_boot, joined_boot_id
-from provisioner.rules.checks_of_boot import checks_of_boot
 from provisioner.rules.nodes import NodeView
 
 
@@ -35,14 +35,16 @@ class CheckInputs:
 
     @property
     def own_checks(self) -> tuple[JobCheck, ...]:
-        """Those of the pool's own that the boot of the current order has to pass."""
-        if self.pool is None:
+        """Those of the pool's own that the boot of the current order has to pass: those of every boot; and those of the
+        canary, if it boots the pool's image before that has passed the canary."""
+        pool, order = self.pool, self.server.status.order
+        if pool is None:
             return ()
-        order = self.server.status.order
-        return checks_of_boot(self.pool, order.image_ref if order is not None else None)
-
-    def job(self, check: str) -> JobState:
-        return self.jobs.get(check, ABSENT)
+        usual, image_name = pool.spec.verification.checks, order.image_ref if order is not None else None
+        if image_name != pool.spec.image_ref or image_name == released_image(pool).name:
+            return usual
+        names = {check.name for check in usual}
+        return (*usual, *(check for check in pool.spec.upgrade_strategy.canary.checks if check.name not in names))
 
 
 @dataclass(frozen=True)

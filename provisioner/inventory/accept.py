@@ -13,7 +13,7 @@ from provisioner.api.machinery.values import normal_system_uuid
 from provisioner.api.servers.discovery import is_discovered
 from provisioner.inventory.addresses.subnets import choose_subnet
 from provisioner.inventory.register import FieldChange
-from provisioner.rules.assigned_image import released_image_name
+from provisioner.rules.assigned_image import released_image
 
 
 @dataclass(frozen=True)
@@ -133,7 +133,7 @@ def _next_step(server: Server, name: str, pool: NodePool | None) -> str:
         return f"{name} waits for a NodePool: provisioner accept {name} --pool NAME"
     if server.spec.acceptance == "Accepted" and server.status.order is not None and name == server.name:
         return f"{name} was accepted before, so no boot is ordered; what it does: kubectl provision why {name}"
-    boots = f"boots image {released_image_name(pool)} and becomes a Node of pool {pool.name}"
+    boots = f"boots image {released_image(pool).name} and becomes a Node of pool {pool.name}"
     if is_discovered(server):
         return f"{name} {boots} the next time it asks, within a minute if it waits at its console message"
     if server.spec.bmc is None:

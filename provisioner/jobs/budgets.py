@@ -42,7 +42,7 @@ class DisruptionBudget:
         """Whether the eviction of `pod` takes one of the allowed disruptions."""
         if (pod.get("status") or {}).get("phase") == "Pending":
             return False
-        if _is_ready(pod):
+        if is_true_in(pod, "Ready"):
             return True
         has_enough = self.healthy >= self.desired_healthy > 0
         return self.spends_on_unhealthy and not has_enough
@@ -109,7 +109,3 @@ def too_small_for(pods: Iterable[Pod], budgets: Iterable[DisruptionBudget]) -> t
         if needed > budget.allowed or (needed and not budget.current):
             found.append(budget)
     return tuple(found)
-
-
-def _is_ready(pod: Pod) -> bool:
-    return is_true_in(pod, "Ready")

@@ -18,7 +18,6 @@ from provisioner.jobs.model.ended import EndedJob
 from provisioner.jobs.model.work import EvictionBlocked, JobKind, SlurmDrained, SlurmReserved, Work
 from provisioner.jobs.pod_workloads import PodWorkloads
 from provisioner.jobs.slurm.workloads import SharedSlurm, SlurmWorkloads
-from provisioner.outbound.bulkhead import Bulkhead
 
 MAX_WORDS: Final = 1000
 
@@ -50,11 +49,8 @@ class ClusterWorkloads:
         self._nodes = nodes
         self._pods = PodWorkloads(cluster, events, pods, ended_pods, now=now)
         self._slurm = SlurmWorkloads(cluster, namespace=namespace, now=now, in_lanes=in_lanes, shared=slurm)
+        self.slurm_bulkhead = self._slurm.bulkhead
         self._given_up: dict[str, str] = {}  # NodePools that were told of, and the words
-
-    @property
-    def slurm_bulkhead(self) -> Bulkhead:
-        return self._slurm.bulkhead
 
     def look(self, server: Server, pool: NodePool, *, fresh: bool = True) -> Work:
         if fresh:

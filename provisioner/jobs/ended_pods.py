@@ -10,6 +10,7 @@ from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 from typing import Any, Final
 
+from provisioner.cluster.source import conditions_of
 from provisioner.cluster.trim import IDENTITY, clipped, picked
 from provisioner.jobs.gangs import Gang, gang_of
 from provisioner.jobs.model.ended import EndedJob
@@ -96,11 +97,7 @@ def trim_ended_pod(pod: dict[str, Any]) -> dict[str, Any] | None:
         "status": picked(status, ("phase", "startTime"))
         | {
             "reason": clipped(status.get("reason"), _REASON_LETTERS),
-            "conditions": [
-                picked(each, _KEPT_CONDITION, _REASON_LETTERS)
-                for type_ in _CONDITIONS
-                for each in _conditions(status, type_)
-            ],
+            "conditions": [picked(each, _KEPT_CONDITION, _REASON_LETTERS) for each in _conditions(pod)],
             "containerStatuses": [
                 {"state": {"terminated": picked(each, _KEPT_TERMINATED, _REASON_LETTERS)}} for each in _telling(status)
             ],
@@ -132,8 +129,8 @@ def _single(pod: Pod) -> EndedJob:
 
 def _reason(pod: Pod, failed: Mapping[str, Any] | None, ended: datetime) -> str:
     status = pod.get("status") or {}
-    disrupted = [each for each in _conditions(status, _DISRUPTION) if each.get("status") == "True"]
-    said = status.get("reason") or (disrupted[0].get("reason") if disrupted else None)
+    disrupted: Mapping[str, Any] = next(iter(conditions_of(pod, _DISRUPTION)), {})
+    said = status.get("reason") or (disrupted.get("reason") if disrupted.get("status") == "True" else None)
     if not said and _was_deleted(pod, failed, ended):
         said = "Deleted"
     return str(said or (failed or {}).get("reason") or "Error")
@@ -157,7 +154,7 @@ def _ended_at(pod: Pod) -> datetime:
     times = [found for each in _terminated(status) if (found := read_moment(each.get("finishedAt"))) is not None]
     if times:
         return max(times)
-    others = [each.get("lastTransitionTime") for type_ in _CONDITIONS for each in _conditions(status, type_)]
+    others = [each.get("lastTransitionTime") for each in _conditions(pod)]
     for other in (*others, status.get("startTime"), metadata.get("creationTimestamp")):
         found = read_moment(other)
         if found is not None:
@@ -197,9 +194,9 @@ def _terminated(status: Mapping[str, Any]) -> Iterator[Mapping[str, Any]]:
                 yield found
 
 
-def _conditions(status: Mapping[str, Any], type_: str) -> list[Mapping[str, Any]]:
-    """Of a type there is one at most."""
-    return [each for each in status.get("conditions") or () if each.get("type") == type_][:1]
+def _conditions(pod: Pod) -> list[Mapping[str, Any]]:
+    """Those that say when it ended and why. Of a type there is one at most."""
+    return [each for type_ in _CONDITIONS for each in conditions_of(pod, type_)[:1]]
 
 
 def _gpus(pod: Pod) -> dict[str, Any]:

@@ -35,10 +35,6 @@ class PodJob:
     job: Job
     pods: tuple[Pod, ...]
 
-    @property
-    def has_begun_to_end(self) -> bool:
-        return any(is_terminating(pod) for pod in self.pods)
-
 
 @dataclass(frozen=True)
 class NodePods:

@@ -150,7 +150,6 @@ class PodWorkloads:
         return tuple(self._cluster.list(PODS, field_selector=selector, trim=trim_pod).items)
 
     def _candidates(self, gang: Gang) -> Sequence[Pod]:
-        """All pods that may be members of `gang`."""
         return self._cluster.list(
             PODS, namespace=gang.namespace, label_selector=gang.selector, field_selector=NOT_OVER, trim=trim_pod
         ).items

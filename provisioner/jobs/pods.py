@@ -239,7 +239,8 @@ def is_gpu(resource: str) -> bool:
     domain, _, name = resource.partition("/")
     if not name:
         return False
-    return name == "gpu" or name.startswith(("gpu.", "gpu-")) or domain.startswith("gpu.") or _is_mig(domain, name)
+    is_mig = domain == "nvidia.com" and name.startswith("mig-")
+    return name == "gpu" or name.startswith(("gpu.", "gpu-")) or domain.startswith("gpu.") or is_mig
 
 
 def began_at(pod: Pod) -> datetime | None:
@@ -265,12 +266,6 @@ def grace_end(pod: Pod) -> datetime | None:
     return parse_time(text) if text else None
 
 
-def is_overdue(pod: Pod, now: datetime, allowance: timedelta = timedelta(seconds=30)) -> bool:
-    """Whether a terminating pod should have been gone by now: the kubelet that must say so does not."""
-    end = grace_end(pod)
-    return end is not None and now > end + allowance
-
-
 def labels_of(pod: Pod) -> Mapping[str, str]:
     return pod["metadata"].get("labels") or {}
 
@@ -286,10 +281,6 @@ def read_moment(text: Any) -> datetime | None:
     except ValueError:
         return None
     return found if found is not None and found.tzinfo is not None else None
-
-
-def _is_mig(domain: str, name: str) -> bool:
-    return domain == "nvidia.com" and name.startswith("mig-")
 
 
 def _controllers(pod: Pod) -> Iterator[Mapping[str, Any]]:

@@ -17,7 +17,7 @@ from typing import Final
 import structlog
 
 from provisioner.api import Maintenance, NodePool, Server
-from provisioner.api.machinery.codec import decode, to_json
+from provisioner.api.machinery.codec import to_json
 from provisioner.api.machinery.errors import Conflict, Refused, Retryable
 from provisioner.api.nodes.maintenance import DISTURBING_PHASES, FINAL_PHASES
 from provisioner.cluster.client import Cluster
@@ -26,11 +26,10 @@ from provisioner.cluster.events import Events
 from provisioner.cluster.metrics import MaintenanceMeter
 from provisioner.cluster.own_writes import BEHIND_SECONDS, OwnWrites
 from provisioner.cluster.reconciler import when_synced
-from provisioner.cluster.resources import of
 from provisioner.cluster.source import Object
 from provisioner.jobs.model.work import Workloads
 from provisioner.maintenance.decide import RESYNC_SECONDS, cannot_be_taken_back, decide
-from provisioner.maintenance.effects import GONE_SECONDS, MANAGER, MaintenanceEffects
+from provisioner.maintenance.effects import GONE_SECONDS, MaintenanceEffects
 from provisioner.maintenance.follow import MaintenanceInformers, follow
 from provisioner.maintenance.model.facts import MaintenanceFacts
 from provisioner.maintenance.model.node_refusals import NodeRefusals
@@ -54,8 +53,6 @@ from provisioner.maintenance.status.finished import is_due
 from provisioner.maintenance.status.record import clip
 from provisioner.rules.nodes import NodeView
 from provisioner.rules.pool_of_server import current_pool_name
-
-__all__ = ["MANAGER", "MaintenanceController", "build_maintenance_controllers"]
 
 MAX_STEPS: Final = 64
 REFUSED_SECONDS: Final = 60.0
@@ -104,16 +101,14 @@ class MaintenanceController:
         None: something was done.
         """
         seen, again = see(self._caches, name), RESYNC_SECONDS
-        wish = take_in(seen.node, seen.maintenances, self._clock())
-        if wish is not None:
-            if self._take_in(seen, wish):
-                return None
-            again = REFUSED_SECONDS
-        asked = ask_for_cards(name, seen.maintenances, self._caches.cards_of(name), self._clock())
-        if asked is not None:
-            if self._take_in(seen, asked):
-                return None
-            again = REFUSED_SECONDS
+        now, cards = self._clock(), self._caches.cards_of(name)
+        asked = ask_for_cards(name, seen.maintenances, cards, now)
+        wishes: tuple[Intake | None, ...] = (take_in(seen.node, seen.maintenances, now), asked)
+        for wish in wishes:
+            if wish is not None:
+                if self._take_in(seen, wish):
+                    return None
+                again = REFUSED_SECONDS
         holder = seen.holder
         for maintenance in (*((holder,) if holder is not None else ()), *seen.behind, *self._unfinished(seen)):
             facts = gather(self._caches, self._workloads, seen, maintenance)
@@ -237,11 +232,8 @@ class MaintenanceController:
         return has_slurm(pool) and why_unverified(server, node) is not None
 
     def _server_and_pool(self, name: str) -> tuple[Server | None, NodePool | None]:
-        body = self._caches.get(of(Server), name)
-        server = decode(Server, body) if body is not None else None
-        named = current_pool_name(server) if server is not None else None
-        found = self._caches.get(of(NodePool), named) if named is not None else None
-        return server, decode(NodePool, found) if found is not None else None
+        server = self._caches.typed(Server, name)
+        return server, self._caches.typed(NodePool, current_pool_name(server) if server is not None else None)
 
     def _unfinished(self, seen: Seen) -> tuple[Maintenance, ...]:
         """Those that have ended and may go, or still have a drain in Slurm to lift."""
@@ -259,7 +251,6 @@ def build_maintenance_controllers(
     workloads: Workloads,
     events: Events,
     clock: Callable[[], datetime] = lambda: datetime.now(UTC),
-    new_id: Callable[[], str] | None = None,
     *,
     rng: random.Random | None = None,
     metrics: MaintenanceMeter | None = None,
@@ -273,7 +264,7 @@ def build_maintenance_controllers(
         workloads,
         events,
         clock=clock,
-        new_id=new_id or (lambda: str(uuid.UUID(int=source.getrandbits(128), version=4))),
+        new_id=lambda: str(uuid.UUID(int=source.getrandbits(128), version=4)),
         metrics=metrics,
     )
     controller = Controller("maintenance", when_synced(informers.all, executor.reconcile), workers=workers)

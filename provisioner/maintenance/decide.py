@@ -22,6 +22,7 @@ from provisioner.maintenance.model.steps import (
     Step,
     Wait,
     WriteStatus,
+    judged,
 )
 from provisioner.maintenance.phases.claiming import decide_claiming, decide_drained, decide_draining
 from provisioner.maintenance.phases.ends import find_end
@@ -31,7 +32,7 @@ from provisioner.maintenance.phases.release import decide_release
 from provisioner.maintenance.phases.verifying import decide_verifying
 from provisioner.maintenance.phases.waiting import decide_behind, decide_waiting
 from provisioner.maintenance.status.node_status import NodeCondition, mirrored, turned
-from provisioner.maintenance.status.record import judge, phase_since, rests
+from provisioner.maintenance.status.record import phase_since, rests
 from provisioner.maintenance.status.verdict import read_verdict
 
 RESYNC_SECONDS: Final = 3600.0
@@ -98,7 +99,7 @@ def _decide(facts: MaintenanceFacts, now: datetime) -> Step:
         return SetFinalizer(present=True)
     end = find_end(facts)
     if end is not None:
-        return WriteStatus(status=judge(m, *end, now))
+        return judged(m, *end, now)
     if facts.ahead is not None:
         return decide_behind(facts, now)
     unsaid: tuple[NodeCondition, ...] = ()

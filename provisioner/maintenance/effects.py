@@ -52,13 +52,14 @@ from provisioner.maintenance.model.steps import (
     WriteStatus,
 )
 from provisioner.maintenance.phases.claiming import after_eviction
+from provisioner.maintenance.phases.kept_drain import has_slurm
 from provisioner.maintenance.requests.request import CONDITION_OF, read_requests
 from provisioner.maintenance.slurm_acts import act_in_slurm
 from provisioner.maintenance.status.measure import tell_events, tell_metrics
 from provisioner.maintenance.status.node_status import NodeCondition, conditions_patch
 from provisioner.maintenance.status.record import note, set_blockers
 from provisioner.rules.filing import file_maintenance
-from provisioner.rules.nodes import NodeView, taint_value
+from provisioner.rules.nodes import NodeView, read_node, taint_value
 
 log = structlog.get_logger(__name__)
 
@@ -93,7 +94,7 @@ class MaintenanceEffects:
 
     def carry_out(self, facts: MaintenanceFacts, body: Object, step: Step) -> float | None:
         """Do it; returns after how many seconds to look again, or None: at once. Raises: Conflict, Retryable."""
-        now = self._clock()
+        now, node = self._clock(), facts.node
         match step:
             case WriteStatus():
                 self._write(facts, body, step.status, now)
@@ -104,24 +105,17 @@ class MaintenanceEffects:
             case SetFinalizer():
                 self._finalize(facts.maintenance, body, present=step.present)
                 return None if step.present else GONE_SECONDS
-            case SetTaint():
-                if (
-                    facts.node is not None
-                    and step.value is None
-                    and facts.node.taint != taint_value(facts.maintenance.name)
-                ):
+            case SetTaint() if node is not None:
+                if step.value is None and node.taint != taint_value(facts.maintenance.name):
                     self._same(facts)  # another one's, left over or just put on
-                if facts.node is not None:
-                    self.set_taint(facts.node, step.value, step.effect)
-            case SetIntent():
+                self.set_taint(node, step.value, step.effect)
+            case SetIntent() if node is not None:
                 if step.intent is not None and step.intent.action != "Stage":
                     self._same(facts)
-                if facts.node is not None:
-                    text = json.dumps(to_json(step.intent), separators=(",", ":")) if step.intent is not None else None
-                    self.set_intent(facts.node, text)
-            case SetNodeConditions():
-                if facts.node is not None:
-                    self.set_conditions(facts.node, step.conditions)
+                text = json.dumps(to_json(step.intent), separators=(",", ":")) if step.intent is not None else None
+                self.set_intent(node, text)
+            case SetNodeConditions() if node is not None:
+                self.set_conditions(node, step.conditions)
             case CloseSlurm() | ReserveSlurm() | ReopenSlurm() | Evict():
                 return self._workload(facts, body, step)
             case Wait():
@@ -133,21 +127,19 @@ class MaintenanceEffects:
     ) -> float | None:
         if facts.pool is None or (facts.server is None and not isinstance(step, ReopenSlurm)):
             return None
-        if facts.pool.spec.jobs.slurm is not None or isinstance(step, Evict):
+        if has_slurm(facts.pool) or isinstance(step, Evict):
             self._same(facts)
         try:
-            match step:
-                case CloseSlurm() | ReserveSlurm() | ReopenSlurm():
-                    status = act_in_slurm(self._workloads, facts, step, self._clock)
-                    if status is not None:
-                        self._write(facts, body, status, self._clock())
-                    return None
-                case Evict() if facts.server is not None:
-                    held = self._workloads.evict(facts.server, facts.pool, spare=step.spare, force=step.force)
-                    following = after_eviction(facts, held, self._clock())
-                    if isinstance(following, WriteStatus):
-                        self._write(facts, body, following.status, self._clock())
-                    return 3.0 if held else 0.5
+            if not isinstance(step, Evict):
+                status = act_in_slurm(self._workloads, facts, step, self._clock)
+                if status is not None:
+                    self._write(facts, body, status, self._clock())
+            elif facts.server is not None:
+                held = self._workloads.evict(facts.server, facts.pool, spare=step.spare, force=step.force)
+                following = after_eviction(facts, held, self._clock())
+                if isinstance(following, WriteStatus):
+                    self._write(facts, body, following.status, self._clock())
+                return 3.0 if held else 0.5
         except Conflict:
             raise
         except (Refused, Retryable) as error:
@@ -158,11 +150,8 @@ class MaintenanceEffects:
     def _say_slurm_waits(self, facts: MaintenanceFacts, body: Object, words: str) -> None:
         status = facts.maintenance.status
         if not any(b.kind == "Slurm" for b in status.blockers):
-            there = [(b.kind, b.name, b.message) for b in status.blockers]
-            blocked = [
-                *there,
-                ("Slurm" if facts.pool and facts.pool.spec.jobs.slurm else "Server", facts.server_name, words),
-            ]
+            blocked = [(b.kind, b.name, b.message) for b in status.blockers]
+            blocked.append(("Slurm" if has_slurm(facts.pool) else "Server", facts.server_name, words))
             self._write(facts, body, set_blockers(status, blocked, self._clock()), self._clock())
 
     def _wait(self, facts: MaintenanceFacts, body: Object, step: Wait) -> float:
@@ -268,7 +257,7 @@ class MaintenanceEffects:
     def is_asked(self, server: str, requestor: str) -> bool:
         """Whether the Node asks by the condition of that requestor, past every cache: one may have lost its watch, and
         what another leader takes in meanwhile would be withdrawn again and again."""
-        node = self._client.find(NODES, server)
+        node = read_node(self._client.find(NODES, server))
         return node is not None and CONDITION_OF.get(requestor, "") in read_requests(node)
 
     def is_under_way(self, name: str) -> bool:

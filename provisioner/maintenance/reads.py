@@ -22,7 +22,7 @@ from provisioner.api.machinery.meta import Resource
 from provisioner.api.nodes.maintenance import holding_maintenance
 from provisioner.cluster.own_writes import OwnWrites
 from provisioner.cluster.resources import NODES, ResourceType, of
-from provisioner.cluster.source import Lookup, Object, Source
+from provisioner.cluster.source import Lookup, Object, Source, look_up
 from provisioner.jobs.model.work import Workloads
 from provisioner.maintenance.decide import needs_look
 from provisioner.maintenance.follow import MaintenanceInformers
@@ -63,6 +63,9 @@ class IndexedCaches:
 
     def get(self, type_: ResourceType, name: str) -> Object | None:
         return self._sources[type_].get(name)
+
+    def typed(self, kind: type[R], name: str | None) -> R | None:
+        return look_up(kind, self._sources[of(kind)], name)
 
     def show_own_writes(self, server: str) -> bool:
         """Whether all that this process wrote about `server` is seen."""
@@ -149,10 +152,10 @@ def see(caches: IndexedCaches, name: str) -> Seen:
 def gather(caches: IndexedCaches, workloads: Workloads, seen: Seen, maintenance: Maintenance) -> MaintenanceFacts:
     """The facts about one of the Maintenances that were seen. Raises: Retryable."""
     holder = seen.holder
-    server = _typed(Server, caches, seen.server_name)
+    server = caches.typed(Server, seen.server_name)
     drain = maintenance.status.slurm
-    here = pool = _typed(NodePool, caches, current_pool_name(server) if server is not None else None)
-    drained_in = _typed(NodePool, caches, drain.node_pool_ref) if drain is not None else None
+    here = pool = caches.typed(NodePool, current_pool_name(server) if server is not None else None)
+    drained_in = caches.typed(NodePool, drain.node_pool_ref) if drain is not None else None
     if drain is not None and drain.node_pool_ref is not None and (server is None or not is_active(maintenance)):
         pool = drained_in  # where it has to be lifted
     facts = MaintenanceFacts(
@@ -171,10 +174,10 @@ def gather(caches: IndexedCaches, workloads: Workloads, seen: Seen, maintenance:
     )
     attempt = maintenance.status.reboot
     moves_to = attempt.node_pool_ref if attempt is not None else None
-    next_pool = _typed(NodePool, caches, moves_to or facts.next_pool_name)
-    wanted_image = _typed(Image, caches, next_pool.spec.image_ref) if next_pool is not None else None
+    next_pool = caches.typed(NodePool, moves_to or facts.next_pool_name)
+    wanted_image = caches.typed(Image, next_pool.spec.image_ref) if next_pool is not None else None
     facts = replace(facts, next_pool=next_pool, wanted_image=wanted_image)
-    facts = replace(facts, image=_typed(Image, caches, attempt.image_ref if attempt is not None else facts.image_name))
+    facts = replace(facts, image=caches.typed(Image, attempt.image_ref if attempt is not None else facts.image_name))
     return look_at_work(workloads, facts, fresh=False)
 
 
@@ -206,8 +209,3 @@ def read_budget(caches: IndexedCaches, facts: MaintenanceFacts, *, fresh: bool) 
 
     before = asked_before(budget, members, caches.waiting_for_budget(), caches.typed_maintenances_of, own)
     return replace(budget, before=before)
-
-
-def _typed(kind: type[R], caches: IndexedCaches, name: str | None) -> R | None:
-    body = caches.get(of(kind), name) if name else None
-    return decode_shared(kind, body) if body is not None else None

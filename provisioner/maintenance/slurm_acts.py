@@ -32,33 +32,21 @@ def act_in_slurm(
         case CloseSlurm() if server is not None:
             return closed(facts, workloads.close(server, pool, step.reason), clock())
         case ReserveSlurm() if server is not None:
-            return _reserve(workloads, facts, server, pool, step.begins, clock)
+            why = None
+            try:
+                found = workloads.reserve(server, pool, name, step.begins)
+            except NotReserved as error:
+                found, why = None, str(error)
+            if found is None:
+                return not_reserved(facts, workloads.close(server, pool, close_reason(name)), why, clock())
+            workloads.reopen(found.node, close_reason(name), pool)
+            return reserved(facts, found, step.begins, clock())
         case ReopenSlurm():
             # First the one that may fail for want of a slurmrestd that deletes: meanwhile the drain says whose it is.
             deleted = step.reserved and workloads.unreserve(step.node, name, pool)
             lifted = workloads.reopen(step.node, step.reason, pool)
             return reopened(facts, step.node, lifted, clock(), deleted=deleted)
     return None
-
-
-def _reserve(
-    workloads: Workloads,
-    facts: MaintenanceFacts,
-    server: Server,
-    pool: NodePool,
-    begins: datetime,
-    clock: Callable[[], datetime],
-) -> MaintenanceStatus:
-    name, why = facts.maintenance.name, None
-    try:
-        found = workloads.reserve(server, pool, name, begins)
-    except NotReserved as error:
-        found, why = None, str(error)
-    if found is None:
-        drained = workloads.close(server, pool, close_reason(name))
-        return not_reserved(facts, drained, why, clock())
-    workloads.reopen(found.node, close_reason(name), pool)
-    return reserved(facts, found, begins, clock())
 
 
 def clear_slurm(workloads: Workloads, server: Server, pool: NodePool, taint: str) -> None:

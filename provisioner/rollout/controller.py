@@ -32,15 +32,14 @@ from provisioner.rollout.course import (
     Assignment,
     Course,
     assign,
-    count_states,
     follow_plan,
     follows_up,
     set_course,
     stop_at_failures,
 )
-from provisioner.rollout.effects import MANAGER, RolloutEffects
+from provisioner.rollout.effects import RolloutEffects
 from provisioner.rollout.fleet import Occupancy
-from provisioner.rollout.gate import count_jobs, counted_before, new_since, weigh
+from provisioner.rollout.gate import counted_before, new_since, weigh
 from provisioner.rollout.informers import Changed, RolloutInformers, follow
 from provisioner.rollout.members import (
     Members,
@@ -57,11 +56,11 @@ from provisioner.rollout.plan import Plan, plan
 from provisioner.rollout.pool_status import pool_status
 from provisioner.rollout.requests import Asker, RequestWrite, find_acts, on_newest
 from provisioner.rollout.standing import MemberFacts, RolloutTarget, judge_standing, target_of, without_records
+from provisioner.rollout.workloads.failed import compile_failed_if
+from provisioner.rollout.workloads.tally import tally
 from provisioner.rules.amounts import resolve_amount
 from provisioner.rules.filing import NoNameLeft
 from provisioner.rules.nodes import read_node
-
-__all__ = ["MANAGER", "RolloutController", "build_rollout_controllers"]
 
 RESYNC_SECONDS: Final = 300.0
 LOOK_SECONDS: Final = 5.0
@@ -134,7 +133,8 @@ class RolloutController(Reconciler):
         lending = lending_of((decode_shared(NodePool, each) for each in self._borrowers.get("any")), now)
         known = self._stand(pool, lending, now)
         standings = known.standings.values()
-        course = stop_at_failures(set_course(pool, standings, now), pool, count_states(standings)["Failed"], now)
+        failed = sum(standing.state == "Failed" for standing in standings)
+        course = stop_at_failures(set_course(pool, standings, now), pool, failed, now)
         found, trouble = None, lending.troubles.get(key)
         try:
             course, gate = self._weigh(pool, course, known, now)
@@ -236,7 +236,8 @@ class RolloutController(Reconciler):
         before = counted_before(rollout, pool)
         here = {name for name, standing in known.standings.items() if standing.moves_from is None}
         jobs = self._workloads.ended(pool, here, before.counted)
-        counted = count_jobs(before, pool, jobs, since, now)
+        failed_if = compile_failed_if(pool.spec.upgrade_strategy.workloads.failed_if)
+        counted = tally(before, jobs, since, failed_if, now)
         running: set[str] = set()
         if counted.new.failed:  # else it matters to nobody
             for name in since:
@@ -351,10 +352,9 @@ def build_rollout_controllers(
     *,
     user: str,
     monotonic: Callable[[], float] = time.monotonic,
-    workers: int = 4,
 ) -> list[Controller]:
     """The rollout, following its caches. Build it anew for each leadership, run it while leading."""
     rollout = RolloutController(cluster, informers, workloads, events, user=user, clock=clock, monotonic=monotonic)
-    controller = Controller("rollout", rollout.reconcile, workers=workers)
+    controller = Controller("rollout", rollout.reconcile, workers=4)
     follow(informers, rollout.by_pool, rollout.changed, controller.queue.add_after)
     return [controller]

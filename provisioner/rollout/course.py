@@ -7,7 +7,7 @@ ones. A pool's first image is released at once, and so is its next one while nob
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Collection, Mapping
+from collections.abc import Collection
 from dataclasses import dataclass, replace
 from datetime import datetime
 from typing import Final
@@ -22,7 +22,6 @@ from provisioner.api.pools.rollout_status import (
     RolloutStatus,
     RolloutStop,
 )
-from provisioner.rollout.fleet import MemberState
 from provisioner.rollout.plan import Plan, reaches_limit
 from provisioner.rollout.standing import MemberFacts, RolloutTarget
 
@@ -162,7 +161,7 @@ def assign(standing: MemberFacts, course: Course, target: RolloutTarget, images:
     nobody can boot.
     """
     server, status = standing.server, standing.server.status
-    if server.spec.acceptance != "Accepted" or not standing.has_joined:
+    if server.spec.acceptance != "Accepted" or standing.state == "Absent":
         return Assignment(image=None, pool=target.pool if target.pool != server.spec.node_pool_ref else None)
     if standing.state == "Updated":
         return Assignment(image=target.name, pool=target.pool)
@@ -215,10 +214,6 @@ def _kept(standing: MemberFacts, images: Collection[str]) -> Assignment:
     status = standing.server.status
     image = status.assigned_image_ref
     return Assignment(image=image if image in images else None, pool=status.assigned_node_pool_ref)
-
-
-def count_states(standings: Collection[MemberFacts]) -> Mapping[MemberState, int]:
-    return Counter(standing.state for standing in standings)
 
 
 def _first_released(pool: NodePool, in_use: Counter[str], time: str) -> ReleasedImage:

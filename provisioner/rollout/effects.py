@@ -108,7 +108,6 @@ class RolloutEffects:
 
 
 def _news(before: Json | None, after: Json | None) -> Iterable[Happened]:
-    """What happened to a rollout between two of its statuses."""
     if after is None:
         return
     is_new = before is None or before.get("startedTime") != after["startedTime"]

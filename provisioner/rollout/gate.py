@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Mapping
+from collections.abc import Collection, Mapping
 from dataclasses import replace
 from datetime import datetime, timedelta
 from typing import Final
@@ -11,11 +11,9 @@ from provisioner.api import NodePool
 from provisioner.api.machinery.meta import parse_time, rfc3339
 from provisioner.api.machinery.wording import quantity
 from provisioner.api.pools.rollout_status import RolloutStatus, RolloutStop, WorkloadComparison
-from provisioner.jobs.model.ended import EndedJob
 from provisioner.rollout.standing import MemberFacts
 from provisioner.rollout.workloads.compare import WorkloadVerdict, compare
-from provisioner.rollout.workloads.failed import compile_failed_if
-from provisioner.rollout.workloads.tally import Tallied, tally
+from provisioner.rollout.workloads.tally import Tallied
 
 RECOUNT_BEFORE: Final = timedelta(hours=12)
 """While no job ends the moment up to which jobs are counted is not written anew; it is after so long."""
@@ -39,14 +37,6 @@ def new_since(standings: Mapping[str, MemberFacts]) -> dict[str, datetime]:
         if standing.has_image and status.ready_time is not None:
             found[name] = parse_time(status.ready_time)
     return found
-
-
-def count_jobs(
-    before: Tallied, pool: NodePool, jobs: Iterable[EndedJob], since: Mapping[str, datetime], now: datetime
-) -> Tallied:
-    """`jobs` counted with those that were before. Raises: NeedsHuman for an expression that cannot be read."""
-    failed_if = compile_failed_if(pool.spec.upgrade_strategy.workloads.failed_if)
-    return tally(before, jobs, since, failed_if, now)
 
 
 def weigh(

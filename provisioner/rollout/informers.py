@@ -107,7 +107,6 @@ def follow(informers: RolloutInformers, by_pool: Lookup, changed: Changed, queue
 
 
 def _lenders(pool: Json | None) -> list[str]:
-    """The NodePools that it borrows servers of."""
     return [str(each.get("nodePoolRef")) for each in spec_of(pool).get("borrows") or ()]
 
 

@@ -6,7 +6,7 @@ together, or none of them: a job of which half the servers were updated would be
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
 from provisioner.api.pools.upgrade_strategy import UpgradeDeadline
@@ -61,7 +61,8 @@ def find_interrupted(
             words = (
                 f"its jobs run on {len(group)} servers together, more than may be updated at once: they are not ended"
             )
-            too_wide.update(dict.fromkeys((m.name for m in group), MemberWait("Gang", words, _jobs_of(group))))
+            jobs = sorted({key for member in group if member.runs is not None for key in member.runs.jobs})
+            too_wide.update(dict.fromkeys((m.name for m in group), MemberWait("Gang", words, tuple(jobs))))
         elif room.can_take(group):
             for member in group:
                 room.take(member)
@@ -106,7 +107,3 @@ def _connected(start: int, busy: Sequence[Member], on: dict[str, list[int]]) -> 
                     found.add(other)
                     todo.append(other)
     return found
-
-
-def _jobs_of(group: Collection[Member]) -> tuple[str, ...]:
-    return tuple(sorted({key for member in group if member.runs is not None for key in member.runs.jobs}))

@@ -92,7 +92,9 @@ def plan(fleet: PoolSnapshot, strategy: UpgradeStrategy, now: datetime) -> Plan:
         held.update(dict.fromkeys((m.name for m in (*idle, *busy)), stop))
         return Plan(stage=stage, held=held, stopped=stop, again=again)
     if stage.name == "Canary":
-        idle, busy = _canaries(idle, busy, stage, held)
+        wait = MemberWait("Canary", stage.words)
+        held.update((m.name, wait) for m in (*idle, *busy) if not m.canary)
+        idle, busy = [m for m in idle if m.canary], [m for m in busy if m.canary]
     room = RolloutCapacity(members, strategy, counts, stage)
     claims = _claim(idle, room, held)
     again = min((moment for moment in (again, stage.until) if moment is not None), default=None)
@@ -147,15 +149,6 @@ def _sort_out(members: Iterable[Member]) -> tuple[list[Member], list[Member], di
         elif member.state in _NO_TURN:
             held[member.name] = _NO_TURN[member.state]
     return idle, busy, held
-
-
-def _canaries(
-    idle: Iterable[Member], busy: Iterable[Member], stage: StageState, held: dict[str, MemberWait]
-) -> tuple[list[Member], list[Member]]:
-    """Those of `idle` and of `busy` that may be among the first; that the others may not goes into `held`."""
-    wait = MemberWait("Canary", stage.words)
-    held.update((m.name, wait) for m in (*idle, *busy) if not m.canary)
-    return [m for m in idle if m.canary], [m for m in busy if m.canary]
 
 
 def _claim(idle: Iterable[Member], room: RolloutCapacity, held: dict[str, MemberWait]) -> list[str]:

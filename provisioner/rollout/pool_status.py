@@ -50,10 +50,12 @@ def pool_status(
     if rollout is not None:
         rollout = _described(rollout, found, trouble)
     is_over = not any(standing.is_to_follow for standing in standings) if rollout is None else not course.is_under_way
-    conditions = [
-        condition_of(pool, type_, *said, now)
-        for type_, said in _conditions(pool, course, numbers, found, trouble, is_over=is_over).items()
-    ]
+    conditions = (
+        condition_of(pool, "Ready", *_ready(numbers, pool.spec.image_ref), now),
+        condition_of(pool, "Progressing", *_progressing(course, found, trouble, is_over=is_over), now),
+        condition_of(pool, "Paused", *_paused(course.rollout, found), now),
+        condition_of(pool, "Degraded", *_degraded(counts["Failed"], pool.spec.image_ref), now),
+    )
     status: dict[str, Any] = {
         **numbers,
         "released": to_json(course.released),
@@ -114,33 +116,6 @@ def _blockers(found: Plan) -> Iterable[RolloutBlocker]:
         yield RolloutBlocker(job=job[:512], servers=count, expected_time=end)
 
 
-def _conditions(
-    pool: NodePool,
-    course: Course,
-    numbers: Mapping[str, int],
-    found: Plan | None,
-    trouble: str | None,
-    *,
-    is_over: bool,
-) -> dict[str, tuple[ConditionStatus, str, str]]:
-    """By type: status, reason, message. is_over: no server is to follow any more."""
-    rollout, image = course.rollout, pool.spec.image_ref
-    return {
-        "Ready": _ready(numbers, image),
-        "Progressing": _progressing(course, found, trouble, is_over=is_over),
-        "Paused": _paused(rollout, found),
-        "Degraded": (
-            (
-                "True",
-                "ServersFailed",
-                f"{quantity(numbers['failed'], 'server')} failed with Image '{image}'; see status.upgradeFailure",
-            )
-            if numbers["failed"]
-            else ("False", "NoFailures", "no server failed with the image")
-        ),
-    }
-
-
 def _ready(numbers: Mapping[str, int], image: str) -> tuple[ConditionStatus, str, str]:
     own, unavailable, updated = numbers["desired"], numbers["unavailable"], numbers["updated"]
     message = f"{own - unavailable} of {quantity(own, 'server')} Ready, {updated} with image {image}"
@@ -154,6 +129,7 @@ def _ready(numbers: Mapping[str, int], image: str) -> tuple[ConditionStatus, str
 def _progressing(
     course: Course, found: Plan | None, trouble: str | None, *, is_over: bool
 ) -> tuple[ConditionStatus, str, str]:
+    """is_over: no server is to follow any more."""
     rollout = course.rollout
     if trouble is not None:
         return "False", "Unreadable", trouble[:_MAX_WORDS]
@@ -173,3 +149,10 @@ def _paused(rollout: RolloutStatus | None, found: Plan | None) -> tuple[Conditio
     if found is not None and found.stopped is not None and found.stopped.reason == "Paused":
         return "True", "Requested", found.stopped.words
     return "False", "NotPaused", "nobody has paused the rollout"
+
+
+def _degraded(failed: int, image: str) -> tuple[ConditionStatus, str, str]:
+    if not failed:
+        return "False", "NoFailures", "no server failed with the image"
+    words = f"{quantity(failed, 'server')} failed with Image '{image}'; see status.upgradeFailure"
+    return "True", "ServersFailed", words

@@ -93,10 +93,6 @@ class MemberFacts:
         """Whether it is on its way to the image, or waits for its turn: what the rollout still has to do."""
         return self.state == "Updating" or (self.state == "Outdated" and self.excluded is None)
 
-    @property
-    def has_joined(self) -> bool:
-        return self.state != "Absent"
-
 
 def judge_standing(
     server: Server,

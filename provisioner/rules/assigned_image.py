@@ -44,11 +44,6 @@ def next_image(server: Server | None, pool: NodePool | None, maintenance: Mainte
     return released_image(pool)
 
 
-def next_image_name(server: Server | None, pool: NodePool | None, maintenance: Maintenance | None = None) -> str | None:
-    """The name that `next_image` tells."""
-    return next_image(server, pool, maintenance).name
-
-
 def ordered_image(server: Server | None, pool: NodePool | None, image: Image | None) -> ChosenImage:
     """The Image of a reboot that is ordered for `pool` and names none. image: the one that the pool wants; None if it
     is not there, or not known."""
@@ -100,11 +95,6 @@ def released_image(pool: NodePool | None) -> ChosenImage:
     return ChosenImage(pool.spec.image_ref, "Wanted")
 
 
-def released_image_name(pool: NodePool | None) -> str | None:
-    """The name that `released_image` tells."""
-    return released_image(pool).name
-
-
 def images_of_pool(pool: Mapping[str, Any] | None) -> frozenset[str]:
     """The Images that a NodePool, as JSON, has servers boot: the wanted and the released one."""
     body = pool or {}
@@ -129,13 +119,8 @@ def current_image(server: Server, pool: NodePool | None) -> ChosenImage:
     return next_image(server, pool)
 
 
-def current_image_name(server: Server, pool: NodePool | None) -> str | None:
-    """The name that `current_image` tells."""
-    return current_image(server, pool).name
-
-
 def joining_image_name(server: Server, pool: NodePool | None) -> str | None:
     """The name of the Image of the boot that joins: that of the boot order, also when this boot has settled, as a
     machine whose answer was lost asks again."""
     order = server.status.order
-    return (order.image_ref if order is not None else None) or next_image_name(server, pool)
+    return (order.image_ref if order is not None else None) or next_image(server, pool).name

@@ -9,8 +9,8 @@ from typing import Any, Final
 from provisioner.api import Image, NodePool, Rack, Server
 from provisioner.api.machinery.conditions import find_condition
 from provisioner.cluster.source import conditions_of
-from provisioner.rules.assigned_image import current_image_name
-from provisioner.rules.pool_of_server import booting_pool_name
+from provisioner.rules.assigned_image import current_image
+from provisioner.rules.pool_of_server import booting_pool
 
 PUBLISH: Final = "provisioner image publish DIRECTORY --store IMAGE-STORE --key IMAGE.PUB"
 REMEDY: Final = "; remedy: "
@@ -52,7 +52,7 @@ def find_obstacle(server: Server, pool: NodePool | None, image: Image | None, ra
         or find_duplicate(server)
         or _without_place(server, rack)
         or find_without_pool(server, pool)
-        or find_without_image(server, current_image_name(server, pool), image)
+        or find_without_image(server, current_image(server, pool).name, image)
     )
 
 
@@ -150,7 +150,7 @@ def find_without_pool(server: Server, pool: NodePool | None, named: str | None =
             f"""kubectl patch server {name} --type=merge -p '{{"spec":{{"nodePoolRef":"POOL"}}}}'""",
         )
     if pool is None:
-        missing = named or booting_pool_name(server)
+        missing = named or booting_pool(server).name
         remedy = f"create it, or name another in spec.nodePoolRef of Server {name}"
         if missing != server.spec.node_pool_ref:
             remedy = "create it again: what runs on a server is known by the NodePool that it was booted for"

@@ -27,9 +27,9 @@ from provisioner.cluster.reconciler import Owned
 
 @dataclass(frozen=True, kw_only=True)
 class Owner(Owned):
-    """A part of a status, and the account that writes it."""
+    """A part of a status. account: the one that writes it, where it is not named as the manager."""
 
-    account: str
+    account: str = ""
 
     @property
     def parts(self) -> tuple[str, ...]:
@@ -41,7 +41,6 @@ OWNERS: Final = (
     Owner(
         kind=Server,
         manager="provisioner-inventory",
-        account="provisioner-inventory",
         fields=("address", "subnetName"),
         conditions=("Discovered", "Accepted"),
     ),
@@ -53,14 +52,8 @@ OWNERS: Final = (
         also=("lifecycle",),
         conditions=("Booted", "Ready"),
     ),
-    Owner(
-        kind=Server,
-        manager="provisioner-power",
-        account="provisioner-power",
-        fields=("power",),
-        conditions=("PoweredOn",),
-    ),
-    Owner(kind=Server, manager="provisioner-boot", account="provisioner-boot", fields=("progress",)),
+    Owner(kind=Server, manager="provisioner-power", fields=("power",), conditions=("PoweredOn",)),
+    Owner(kind=Server, manager="provisioner-boot", fields=("progress",)),
     Owner(kind=Server, manager="provisioner-boot-discovery", account="provisioner-boot", fields=("discovery",)),
     Owner(
         kind=Server,
@@ -75,7 +68,6 @@ OWNERS: Final = (
     Owner(
         kind=Server,
         manager="provisioner-approver",
-        account="provisioner-approver",
         fields=(
             *("join.certificateTime", "join.certificateTokenID", "join.certificateRequestName"),
             "join.credentials",
@@ -92,20 +84,12 @@ OWNERS: Final = (
     Owner(
         kind=Server,
         manager="provisioner-rollout",
-        account="provisioner-rollout",
         fields=("assignedImageRef", "assignedNodePoolRef", "upgradeFailure"),
     ),
-    Owner(
-        kind=Server,
-        manager="provisioner-health",
-        account="provisioner-health",
-        fields=("verification", "lifecycle"),
-        conditions=("Verified",),
-    ),
+    Owner(kind=Server, manager="provisioner-health", fields=("verification", "lifecycle"), conditions=("Verified",)),
     Owner(
         kind=Rack,
         manager="provisioner-inventory",
-        account="provisioner-inventory",
         fields=("servers", "readyServers", "pendingServers"),
         conditions=("Ready",),
     ),
@@ -113,60 +97,29 @@ OWNERS: Final = (
     Owner(
         kind=VPC,
         manager="provisioner-network",
-        account="provisioner-network",
         fields=("vni", "attachments", "enforcedAttachments", "peers"),
         conditions=("Ready",),
     ),
-    Owner(
-        kind=VPC,
-        manager="provisioner-infiniband",
-        account="provisioner-infiniband",
-        fields=("pkey",),
-        conditions=("PKeyAssigned",),
-    ),
+    Owner(kind=VPC, manager="provisioner-infiniband", fields=("pkey",), conditions=("PKeyAssigned",)),
     Owner(
         kind=VPCAttachment,
         manager="provisioner-network",
-        account="provisioner-network",
         fields=("dpuRef", "macAddress", "addresses", "gateways", "forwardingState", "networkGeneration"),
         conditions=("Ready",),
     ),
-    Owner(
-        kind=SecurityGroup,
-        manager="provisioner-network",
-        account="provisioner-network",
-        fields=("attachments",),
-        conditions=("Ready",),
-    ),
+    Owner(kind=SecurityGroup, manager="provisioner-network", fields=("attachments",), conditions=("Ready",)),
     Owner(
         kind=NetworkPool,
         manager="provisioner-network",
-        account="provisioner-network",
         fields=("takenVnis", "quarantinedVnis", "freeVnis"),
         conditions=("Ready",),
     ),
-    Owner(
-        kind=NetworkPool,
-        manager="provisioner-infiniband",
-        account="provisioner-infiniband",
-        fields=("takenPkeys", "quarantinedPkeys", "freePkeys"),
-    ),
-    Owner(
-        kind=NetworkClaim,
-        manager="provisioner-network",
-        account="provisioner-network",
-        fields=("releasedTime", "waitsFor"),
-    ),
-    Owner(
-        kind=NetworkClaim,
-        manager="provisioner-infiniband",
-        account="provisioner-infiniband",
-        fields=("releasedTime", "waitsFor"),
-    ),
+    Owner(kind=NetworkPool, manager="provisioner-infiniband", fields=("takenPkeys", "quarantinedPkeys", "freePkeys")),
+    Owner(kind=NetworkClaim, manager="provisioner-network", fields=("releasedTime", "waitsFor")),
+    Owner(kind=NetworkClaim, manager="provisioner-infiniband", fields=("releasedTime", "waitsFor")),
     Owner(
         kind=InfiniBandFabric,
         manager="provisioner-infiniband",
-        account="provisioner-infiniband",
         fields=("partitions", "ports", "networkGeneration"),
         conditions=("Ready", "DefaultPartitionLimited", "PortsUnambiguous", "PartitionsFit"),
     ),
@@ -185,5 +138,6 @@ def parts_by_account(kind: type[Resource]) -> dict[str, tuple[str, ...]]:
     found: dict[str, tuple[str, ...]] = {}
     for owner in OWNERS:
         if owner.kind is kind:
-            found[owner.account] = (*found.get(owner.account, ()), *owner.parts)
+            account = owner.account or owner.manager
+            found[account] = (*found.get(account, ()), *owner.parts)
     return found

@@ -75,11 +75,6 @@ def booting_pool(server: Server) -> ChosenPool:
     return next(named, ChosenPool(spec.node_pool_ref, "Spec"))
 
 
-def booting_pool_name(server: Server) -> str | None:
-    """The name that `booting_pool` tells."""
-    return booting_pool(server).name
-
-
 def pools_in(server: Mapping[str, Any] | None) -> frozenset[str]:
     """All the NodePools that a Server, as JSON, depends on."""
     status = (server or {}).get("status") or {}

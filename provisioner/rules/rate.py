@@ -13,33 +13,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Literal, NamedTuple
 
-from provisioner.cluster.source import Object, Source
-
-
-@dataclass(frozen=True)
-class TokenBucket:
-    """`rate_per_second` on average, `burst` at once."""
-
-    rate_per_second: float
-    burst: float
-    tokens: float
-    updated_seconds: float
-
-    @classmethod
-    def full(cls, *, rate_per_second: float, burst: float, now_seconds: float) -> TokenBucket:
-        return cls(rate_per_second, burst, burst, now_seconds)
-
-    def take(self, now_seconds: float) -> tuple[TokenBucket, float]:
-        """The bucket afterwards, and how many seconds there are to wait; 0.0: there was a token, else none is taken.
-
-        `now_seconds` is monotonic; going back adds nothing.
-        """
-        elapsed = max(0.0, now_seconds - self.updated_seconds)
-        tokens = min(self.burst, self.tokens + elapsed * self.rate_per_second)
-        taken = tokens >= 1.0
-        updated = max(now_seconds, self.updated_seconds)
-        after = TokenBucket(self.rate_per_second, self.burst, tokens - taken, updated)
-        return after, 0.0 if taken else (1.0 - tokens) / self.rate_per_second
+from provisioner.cluster.source import Object, Source, spec_of
 
 
 @dataclass(frozen=True)
@@ -48,6 +22,30 @@ class Rate:
 
     per_second: float
     burst: float
+
+
+@dataclass(frozen=True)
+class TokenBucket:
+    """How much of a rate was left when it was last taken from."""
+
+    rate: Rate
+    tokens: float
+    updated_seconds: float
+
+    @classmethod
+    def full(cls, rate: Rate, now_seconds: float) -> TokenBucket:
+        return cls(rate, rate.burst, now_seconds)
+
+    def take(self, now_seconds: float) -> tuple[TokenBucket, float]:
+        """The bucket afterwards, and how many seconds there are to wait; 0.0: there was a token, else none is taken.
+
+        `now_seconds` is monotonic; going back adds nothing.
+        """
+        elapsed = max(0.0, now_seconds - self.updated_seconds)
+        tokens = min(self.rate.burst, self.tokens + elapsed * self.rate.per_second)
+        taken = tokens >= 1.0
+        after = TokenBucket(self.rate, tokens - taken, max(now_seconds, self.updated_seconds))
+        return after, 0.0 if taken else (1.0 - tokens) / self.rate.per_second
 
 
 @dataclass(frozen=True)
@@ -98,14 +96,14 @@ class RequestLimit:
         key = source if known else client_of(source)
         with self._lock:
             clients = self._clients[known]
-            before = clients.pop(key, None) or _full(self._client, now_seconds)
+            before = clients.pop(key, None) or TokenBucket.full(self._client, now_seconds)
             after, wait = before.take(now_seconds)
             if wait:
                 self._remember(clients, key, after)
                 return Limited(wait, "client")
             if self._shares is not None:
                 share = self._shares.known if known else self._shares.others
-                total = self._totals.get(known) or _full(share, now_seconds)
+                total = self._totals.get(known) or TokenBucket.full(share, now_seconds)
                 self._totals[known], wait = total.take(now_seconds)
             # Who waits for others has not asked too often itself.
             self._remember(clients, key, before if wait else after)
@@ -140,9 +138,5 @@ def known_by_address(servers: Source) -> Callable[[str], bool]:
 def _addresses(server: Object) -> list[str]:
     status = server.get("status") or {}
     address = status.get("address")
-    accepted = (server.get("spec") or {}).get("acceptance") == "Accepted"
+    accepted = spec_of(server).get("acceptance") == "Accepted"
     return [address] if isinstance(address, str) and accepted and status.get("order") else []
-
-
-def _full(rate: Rate, now_seconds: float) -> TokenBucket:
-    return TokenBucket.full(rate_per_second=rate.per_second, burst=rate.burst, now_seconds=now_seconds)

@@ -7,28 +7,17 @@ yet may join.
 from __future__ import annotations
 
 from datetime import timedelta
-from typing import Final
 
 from provisioner.api.nodes.maintenance import RebootMethod
 from provisioner.api.pools.node_pool import NodePool
 from provisioner.api.pools.pool_settings import MethodTimeouts
 from provisioner.api.servers.boot_stage import HEARD_STAGES, STAGE_TIMEOUT_SECONDS, BootStage
 
-_POOL_FIELDS: Final[dict[BootStage, str]] = {
-    "Firmware": "firmware",
-    "IPXE": "ipxe",
-    "Stage1": "stage1",
-    "Root": "root",
-    "System": "system",
-    "Token": "token",
-    "Kubelet": "kubelet",
-}
-
 
 def stage_timeout_seconds(stage: BootStage, pool: NodePool | None) -> int | None:
     """How long a stage may take: the pool's word, else the built-in one; None for Ready, which lasts."""
-    field = _POOL_FIELDS.get(stage)
-    own = getattr(pool.spec.stage_timeout_seconds, field) if pool is not None and field is not None else None
+    # Of Ordered and Ready a pool says nothing; the others are fields of its settings, in lower case.
+    own: int | None = getattr(pool.spec.stage_timeout_seconds, stage.lower(), None) if pool is not None else None
     return own if own is not None else STAGE_TIMEOUT_SECONDS.get(stage)
 
 

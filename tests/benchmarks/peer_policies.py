@@ -7,7 +7,7 @@ from typing import Final
 from provisioner.api.pools.upgrade_strategy import UpgradeStrategy
 from provisioner.rollout.simulate.policy import Orders, Policy, View
 from provisioner.rollout.simulate.run import Scenario
-from provisioner.rollout.simulate.setup import make_policy
+from provisioner.rollout.simulate.setup import POLICIES
 
 PEER_NAMES: Final = ("idle-first", "in-order", "kured-blocking", "kured")
 
@@ -80,4 +80,4 @@ def policy_named(name: str, scenario: Scenario, strategy: UpgradeStrategy) -> Po
         case "kured" | "kured-blocking":
             return Kured(blocking=name == "kured-blocking")
         case _:
-            return make_policy(name, scenario, strategy)
+            return POLICIES[name](scenario, strategy)

@@ -27,7 +27,7 @@ from provisioner.rollout.fleet import Member, MemberState, Occupancy, PoolSnapsh
 from provisioner.rollout.plan import plan
 from provisioner.rollout.simulate.figures import Figures, compare
 from provisioner.rollout.simulate.plot import draw_fleet
-from provisioner.rollout.simulate.setup import DAY, POLICY_NAMES, SimulationQuestion, make_scenario
+from provisioner.rollout.simulate.setup import DAY, POLICIES, SimulationQuestion, make_scenario
 from tests.benchmarks.peer_policies import PEER_NAMES, policy_named
 from tests.benchmarks.record import RESULTS, Check, Goal, begin, say
 from tests.benchmarks.rollout_traces import make_trace
@@ -82,7 +82,7 @@ class Case:
     servers: int
     load: float
     begins: tuple[float, ...]
-    policies: tuple[str, ...] = (*POLICY_NAMES, *PEER_NAMES)
+    policies: tuple[str, ...] = (*POLICIES, *PEER_NAMES)
 
     @property
     def name(self) -> str:

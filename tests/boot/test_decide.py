@@ -17,7 +17,7 @@ from provisioner.boot.orders import needs
 from provisioner.boot.orders.assessment import OrderDecision
 from provisioner.boot.orders.decide import decide
 from provisioner.boot.orders.facts import OrderFacts
-from provisioner.rules.assigned_image import next_image_name
+from provisioner.rules.assigned_image import next_image
 from provisioner.rules.liveness import Heartbeat, NodeLife
 from tests.boot.decide_rows import (
     BOOT,
@@ -51,7 +51,7 @@ def facts_of(row: Row) -> OrderFacts:
         rack=row.rack or rack(),
         pool=np,
         next_pool=np,
-        next_image=row.next_image or (image(wanted) if (wanted := next_image_name(srv, np, row.maintenance)) else None),
+        next_image=row.next_image or (image(wanted) if (wanted := next_image(srv, np, row.maintenance).name) else None),
         ordered_image=image(order.image_ref) if order and order.image_ref else None,
         node=row.node,
         other_node=row.other_node,

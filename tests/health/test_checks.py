@@ -7,10 +7,13 @@ from typing import Any
 
 import pytest
 
+from provisioner.api import Image, NodePool, Server
 from provisioner.api.nodes.facts import NodeFacts
 from provisioner.api.pools.pool_settings import ExpectedInfiniband, ExpectedInventory
 from provisioner.health.checks.finding import Finding
-from provisioner.health.look import ALL_CHECKS, look_at
+from provisioner.health.look import ALL_CHECKS, ChecksObservation, look_at
+from provisioner.health.situation import CheckInputs
+from provisioner.rules.nodes import NodeView
 from tests.boot.objects import image
 from tests.health.objects import (
     DIGEST,
@@ -33,6 +36,26 @@ from tests.health.objects import (
 OTHER_DIGEST = "sha256:" + "cd" * 32
 
 
+def looked(
+    server: Server,
+    pool: NodePool,
+    ordered: Image | None,
+    seen: NodeView,
+    skew: float | None = 0.0,
+    *,
+    has_ntp_servers: bool = True,
+) -> ChecksObservation:
+    situation = CheckInputs(
+        server=server,
+        pool=pool,
+        image=ordered,
+        node=seen,
+        clock_skew_seconds=skew,
+        has_ntp_servers=has_ntp_servers,
+    )
+    return look_at(situation, pool, seen)
+
+
 def findings(
     facts: NodeFacts | None = None, *conditions: Any, skew: float | None = 0.0, **others: Any
 ) -> dict[str, Finding]:
@@ -40,7 +63,7 @@ def findings(
     ordered = others.pop("image", image())
     ntp = others.pop("ntp", True)
     seen = node(facts or good_facts(), *conditions, **others)
-    look = look_at(booted(), pool, ordered, seen, skew, has_ntp_servers=ntp)
+    look = looked(booted(), pool, ordered, seen, skew, has_ntp_servers=ntp)
     assert len({each.name for each in look.findings}) == len(look.findings), "names are the keys of a list map"
     return {each.name: each for each in look.findings}
 
@@ -158,12 +181,12 @@ def test_the_digest_expected_is_that_of_the_image_ordered_whatever_else_is_known
 
 def test_without_the_image_the_digest_on_record_serves_and_without_that_a_person_is_asked() -> None:
     assert findings(image=None)["ImageDigest"].ok
-    unknown = look_at(booted(image_digest=None), strict_pool(), None, node(), 0.0, has_ntp_servers=True)
+    unknown = looked(booted(image_digest=None), strict_pool(), None, node())
     gone = next(each for each in unknown.findings if each.name == "ImageDigest")
     assert not gone.ok
     assert gone.reason == "ImageUnknown"
     assert f"publish Image {IMAGE} again" in gone.message
-    other = look_at(booted(image_ref="another"), strict_pool(), None, node(), 0.0, has_ntp_servers=True)
+    other = looked(booted(image_ref="another"), strict_pool(), None, node())
     assert not next(each for each in other.findings if each.name == "ImageDigest").ok, "a digest of another image"
     assert other.image_digest == DIGEST
 

@@ -18,6 +18,7 @@ from provisioner.cluster.client import Cluster
 from provisioner.cluster.resources import JOBS, of
 from provisioner.health.jobs.manifest import render_job
 from provisioner.health.look import look_at
+from provisioner.health.situation import CheckInputs
 from tests.boot.objects import image
 from tests.health.objects import BOOT, booted, node, strict_pool
 from tests.health.world import make_world
@@ -41,7 +42,8 @@ def test_the_sample_check_is_accepted_by_the_api_server_and_so_is_its_job(
 
 
 def test_every_built_in_check_every_request_and_every_reason_is_told_of() -> None:
-    everything = look_at(booted(), strict_pool(), image(), node(), 0.0, has_ntp_servers=True)
+    situation = CheckInputs(server=booted(), pool=strict_pool(), image=image(), node=node(), clock_skew_seconds=0.0)
+    everything = look_at(situation, strict_pool(), node())
     names = [f"`{each.name}`" for each in everything.findings]
     requests = (HOLD_REQUESTED, VERIFICATION_RELEASE_REQUESTED, VERIFICATION_RETRY_REQUESTED)
     sources = "".join(path.read_text() for path in (Path(__file__).parents[2] / "provisioner" / "health").glob("*.py"))

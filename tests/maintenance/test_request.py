@@ -16,20 +16,21 @@ from provisioner.api.nodes.contract import (
     REBOOT_REQUESTED,
     REIMAGE_REQUESTED,
 )
+from provisioner.api.nodes.maintenance import POLICIES
 from provisioner.maintenance.requests.request import (
     ACTION_OF,
     ParsedRequest,
-    RequestCondition,
     RequestRefusal,
     read_ask,
     read_requests,
 )
+from provisioner.rules.nodes import NodeView, ObservedCondition
 
 NOON = datetime(2026, 1, 2, 12, 0, 0, tzinfo=UTC)
 
 
 def ask(type_: str, reason: str, message: str = "") -> ParsedRequest | RequestRefusal:
-    return read_ask(RequestCondition(type=type_, reason=reason, message=message, transition=NOON), NOON)
+    return read_ask(ObservedCondition(type=type_, status="True", reason=reason, message=message, time=NOON), NOON)
 
 
 @pytest.mark.parametrize(
@@ -39,36 +40,34 @@ def ask(type_: str, reason: str, message: str = "") -> ParsedRequest | RequestRe
             REBOOT_REQUESTED,
             "WhenIdle",
             "new kernel",
-            ParsedRequest(action="Reboot", policy="WhenIdle", deadline=None, image=None),
+            ParsedRequest(policy="WhenIdle", deadline=None, image=None),
         ),
-        (REBOOT_REQUESTED, "", "", ParsedRequest(action="Reboot", policy="WhenIdle", deadline=None, image=None)),
-        (POWER_CYCLE_REQUESTED, "Now", "", ParsedRequest(action="PowerCycle", policy="Now", deadline=None, image=None)),
-        (DRAIN_REQUESTED, "Now", "fan", ParsedRequest(action="Drain", policy="Now", deadline=None, image=None)),
+        (REBOOT_REQUESTED, "", "", ParsedRequest(policy="WhenIdle", deadline=None, image=None)),
+        (POWER_CYCLE_REQUESTED, "Now", "", ParsedRequest(policy="Now", deadline=None, image=None)),
+        (DRAIN_REQUESTED, "Now", "fan", ParsedRequest(policy="Now", deadline=None, image=None)),
         (
             REIMAGE_REQUESTED,
             "WhenIdle",
             "please use image=gpu-node-24.04, thanks",
-            ParsedRequest(action="Reimage", policy="WhenIdle", deadline=None, image="gpu-node-24.04"),
+            ParsedRequest(policy="WhenIdle", deadline=None, image="gpu-node-24.04"),
         ),
         (
             REBOOT_REQUESTED,
             "Deadline",
             "deadline=+30m for the patch",
-            ParsedRequest(action="Reboot", policy="Deadline", deadline=NOON + timedelta(minutes=30), image=None),
+            ParsedRequest(policy="Deadline", deadline=NOON + timedelta(minutes=30), image=None),
         ),
         (
             REBOOT_REQUESTED,
             "Deadline",
             "deadline=2026-01-03T14:00:00+02:00 deadline=2026-01-03T14:00:00+02:00",
-            ParsedRequest(
-                action="Reboot", policy="Deadline", deadline=datetime(2026, 1, 3, 12, tzinfo=UTC), image=None
-            ),
+            ParsedRequest(policy="Deadline", deadline=datetime(2026, 1, 3, 12, tzinfo=UTC), image=None),
         ),
         (
             REIMAGE_REQUESTED,
             "Deadline",
             "image=b deadline=+1d",
-            ParsedRequest(action="Reimage", policy="Deadline", deadline=NOON + timedelta(days=1), image="b"),
+            ParsedRequest(policy="Deadline", deadline=NOON + timedelta(days=1), image="b"),
         ),
     ],
 )
@@ -110,8 +109,8 @@ def test_what_cannot_be_read_is_refused_with_its_remedy(type_: str, reason: str,
     assert type_ in refusal.message
 
 
-def node(*conditions: Any) -> dict[str, Any]:
-    return {"metadata": {"name": "n"}, "status": {"conditions": list(conditions)}}
+def node(*conditions: Any) -> NodeView:
+    return NodeView({"metadata": {"name": "n"}, "status": {"conditions": list(conditions)}})
 
 
 def test_of_duplicates_the_last_true_one_counts() -> None:
@@ -127,17 +126,22 @@ def test_of_duplicates_the_last_true_one_counts() -> None:
 
 @pytest.mark.parametrize(
     "body",
-    [{}, {"status": None}, {"status": {"conditions": None}}, node("text", None, 4, {}, {"type": REBOOT_REQUESTED})],
+    [
+        {},
+        {"status": None},
+        {"status": {"conditions": None}},
+        node("text", None, 4, {}, {"type": REBOOT_REQUESTED}).body,
+    ],
 )
 def test_what_is_no_condition_asks_for_nothing(body: dict[str, Any]) -> None:
-    assert read_requests(body) == {}
+    assert read_requests(NodeView(body)) == {}
 
 
 @pytest.mark.parametrize("time", [None, "yesterday", 4, "2026-01-02T12:00:00", "9999-99-99T00:00:00Z"])
 def test_a_time_that_cannot_be_read_is_no_time(time: Any) -> None:
-    condition = {"type": REBOOT_REQUESTED, "status": "True", "lastTransitionTime": time, "reason": None, "message": 3}
+    condition = {"type": REBOOT_REQUESTED, "status": "True", "lastTransitionTime": time, "reason": None}
     found = read_requests(node(condition))[REBOOT_REQUESTED]
-    assert (found.transition, found.reason, found.message) == (None, "", "")
+    assert (found.time, found.reason, found.message) == (None, "", "")
 
 
 json_values = st.recursive(
@@ -167,7 +171,7 @@ def test_no_conditions_whatever_make_reading_fail(conditions: list[Any], asked: 
     assert asked["type"] in read
     for condition in read.values():
         found = read_ask(condition, NOON)
-        assert isinstance(found, RequestRefusal) or found.action == ACTION_OF[condition.type]
+        assert isinstance(found, RequestRefusal) or found.policy in POLICIES
 
 
 @given(st.sampled_from(list(ACTION_OF)), st.sampled_from(["WhenIdle", "Deadline", "Now", ""]), st.text(max_size=80))

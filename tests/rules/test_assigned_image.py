@@ -15,10 +15,10 @@ from provisioner.api.servers.server import BootOrder, ServerStatus
 from provisioner.api.servers.server_status import UpgradeFailure
 from provisioner.rules.assigned_image import (
     boots_of_pool,
-    current_image_name,
+    current_image,
     images_of_pool,
     joining_image_name,
-    next_image_name,
+    next_image,
     ordered_image,
 )
 from tests.boot.objects import at, attempt, condition, image, maintenance, pool, server
@@ -44,7 +44,7 @@ def under_way(phase: Any, image: str = "asked-for") -> Any:
     ],
 )
 def test_the_next_order_boots(sentence: str, status: ServerStatus, holding: Any, boots: str) -> None:
-    assert next_image_name(server(status=status), POOL, holding) == boots, sentence
+    assert next_image(server(status=status), POOL, holding).name == boots, sentence
 
 
 @pytest.mark.parametrize(
@@ -58,7 +58,7 @@ def test_the_next_order_boots(sentence: str, status: ServerStatus, holding: Any,
 )
 def test_a_machine_that_boots_now_gets(sentence: str, fields: dict[str, Any], boots: str) -> None:
     known = server(status=ServerStatus(assigned_image_ref="assigned", **fields))
-    assert current_image_name(known, POOL) == boots, sentence
+    assert current_image(known, POOL).name == boots, sentence
 
 
 @pytest.mark.parametrize(
@@ -117,14 +117,14 @@ def following(status: Any, reason: str) -> NodePool:
 
 
 def test_without_a_pool_nothing_says_what_boots() -> None:
-    assert next_image_name(server(), None) is None
-    assert next_image_name(None, None) is None
-    assert current_image_name(server(), None) is None
+    assert next_image(server(), None).name is None
+    assert next_image(None, None).name is None
+    assert current_image(server(), None).name is None
 
 
 def test_what_was_never_in_use_boots_what_has_passed_the_canary_and_not_what_is_wanted() -> None:
     released = replace(POOL, status=NodePoolStatus(released=ReleasedImage(image_ref="released", time=at(0))))
-    assert next_image_name(server(), released) == "released"
-    assert next_image_name(server(status=ASSIGNED), released) == "assigned"
+    assert next_image(server(), released).name == "released"
+    assert next_image(server(status=ASSIGNED), released).name == "assigned"
     assert images_of_pool(encode(released)) == {"pool", "released"}
     assert images_of_pool(None) == frozenset()

@@ -10,7 +10,7 @@ from provisioner.api.machinery.codec import encode
 from provisioner.api.nodes.maintenance import MaintenancePhase
 from provisioner.api.servers.server_status import BootOrder, ServerStatus
 from provisioner.rules.pool_of_server import (
-    booting_pool_name,
+    booting_pool,
     current_pool_in,
     current_pool_name,
     next_pool_name,
@@ -30,13 +30,13 @@ def order(pool: str | None) -> BootOrder:
 def test_a_server_in_use_is_where_it_was_booted_for_whatever_is_wished() -> None:
     moving = server(node_pool_ref="new", status=ServerStatus(**OLD_BOOT))
     assert current_pool_name(moving) == current_pool_in(encode(moving)) == "old"
-    assert next_pool_name(moving) == booting_pool_name(moving) == "old"
+    assert next_pool_name(moving) == booting_pool(moving).name == "old"
 
 
 @pytest.mark.parametrize("fields", [{}, {"order": order(None), "ready_time": at(200)}])
 def test_one_that_was_never_said_to_be_anywhere_is_where_it_is_wished(fields: dict[str, Any]) -> None:
     new = server(node_pool_ref="new", status=ServerStatus(**fields))
-    names = {current_pool_name(new), next_pool_name(new), ordered_pool_name(new), booting_pool_name(new)}
+    names = {current_pool_name(new), next_pool_name(new), ordered_pool_name(new), booting_pool(new).name}
     assert names == {"new"}
 
 
@@ -48,7 +48,7 @@ def test_a_maintenance_that_moves_it_counts_while_it_is_under_way(phase: Mainten
 
 def test_from_the_order_on_it_joins_for_the_other_and_what_runs_is_still_the_old_ones() -> None:
     ordered = server(node_pool_ref="new", status=ServerStatus(**OLD_BOOT, order=order("new")))
-    assert ordered_pool_name(ordered) == ordered_pool_in(encode(ordered)) == booting_pool_name(ordered) == "new"
+    assert ordered_pool_name(ordered) == ordered_pool_in(encode(ordered)) == booting_pool(ordered).name == "new"
     assert current_pool_name(ordered) == "old", "its jobs, until the boot has joined"
     assert pools_in(encode(ordered)) == {"old", "new"}
 

@@ -145,7 +145,7 @@ def test_known_is_who_has_the_address_of_an_accepted_server_with_an_order() -> N
 
 
 def test_the_rate_limit_allows_a_burst_and_then_the_rate() -> None:
-    bucket = TokenBucket.full(rate_per_second=2.0, burst=3, now_seconds=100.0)
+    bucket = TokenBucket.full(Rate(2.0, 3), 100.0)
     taken = []
     for now in (100.0, 100.0, 100.0, 100.0, 100.4, 100.5, 100.6, 99.0, 101.1, 200.0):
         bucket, token = bucket.take(now)

@@ -36,7 +36,7 @@ from provisioner.cluster.client import Cluster
 from provisioner.cluster.events import Events
 from provisioner.cluster.resources import of
 from provisioner.cluster.source import Source
-from provisioner.rules.rate import TokenBucket
+from provisioner.rules.rate import Rate, TokenBucket
 
 log = structlog.get_logger(__name__)
 
@@ -149,9 +149,7 @@ class Discoverer:
 
     def run(self, stop: threading.Event) -> None:
         """Create objects until `stop`."""
-        bucket = TokenBucket.full(
-            rate_per_second=CREATED_PER_SECOND, burst=CREATED_AT_ONCE, now_seconds=self._monotonic()
-        )
+        bucket = TokenBucket.full(Rate(CREATED_PER_SECOND, CREATED_AT_ONCE), self._monotonic())
         pause = 0.0
         while not stop.is_set():
             with self._changed:

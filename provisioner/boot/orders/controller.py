@@ -29,7 +29,7 @@ from provisioner.cluster.events import Events
 from provisioner.cluster.reconciler import StatusReconciler
 from provisioner.cluster.resources import LEASES, NODE_LEASES, NODES, of
 from provisioner.cluster.source import Object, conditions_of, look_up
-from provisioner.rules.assigned_image import next_image_name
+from provisioner.rules.assigned_image import next_image
 from provisioner.rules.dpus import awaiting
 from provisioner.rules.liveness import LeaseWatch, NodeLife, read_life
 from provisioner.rules.ownership import owned_by
@@ -128,7 +128,7 @@ class BootController(StatusReconciler[OrderDecision]):
             rack=look_up(Rack, self._informers.racks, server.spec.rack_ref),
             pool=look_up(NodePool, self._informers.pools, ordered_pool_name(server)),
             next_pool=next_pool,
-            next_image=look_up(Image, self._informers.images, next_image_name(server, next_pool, maintenance)),
+            next_image=look_up(Image, self._informers.images, next_image(server, next_pool, maintenance).name),
             ordered_image=look_up(Image, self._informers.images, order.image_ref if order else None),
             node=self._judge_node(node, lease),
             other_node=self._find_other_node(server) if order is None else None,

@@ -12,7 +12,7 @@ from provisioner.api.servers.server import OrderReason, Server
 from provisioner.boot.orders.facts import OrderFacts
 from provisioner.boot.orders.requests import pending_request
 from provisioner.boot.orders.stages import current_stage, describe_time_out, is_abandoned
-from provisioner.rules.assigned_image import next_image_name
+from provisioner.rules.assigned_image import next_image
 from provisioner.rules.boot_order import has_fetched, is_by_agent, is_settled
 from provisioner.rules.pool_of_server import next_pool_name
 
@@ -119,11 +119,11 @@ def _image_changed(facts: OrderFacts) -> Need | None:
     if order.node_pool_ref not in (None, pool):
         words = f"it is to boot for NodePool '{pool}' instead of '{order.node_pool_ref}'"
         return Need(reason="ImageChanged", message=words, urgent=True)
-    wanted = next_image_name(facts.server, facts.next_pool, facts.maintenance)
+    wanted = next_image(facts.server, facts.next_pool, facts.maintenance).name
     if wanted == order.image_ref:
         return None
     words = f"it is to boot Image '{wanted}' instead of '{order.image_ref}'"
-    if facts.maintenance is not None and wanted != next_image_name(facts.server, facts.next_pool):
+    if facts.maintenance is not None and wanted != next_image(facts.server, facts.next_pool).name:
         words = f"Maintenance '{facts.maintenance.name}' wants Image '{wanted}' instead of '{order.image_ref}'"
     return Need(reason="ImageChanged", message=words, urgent=True)
 

@@ -13,7 +13,7 @@ from provisioner.api.servers.server import BootOrder, Server
 from provisioner.boot.orders.facts import OrderFacts
 from provisioner.boot.orders.needs import Need
 from provisioner.boot.orders.requests import belongs_to, is_awaited, pending_request
-from provisioner.rules.assigned_image import next_image_name
+from provisioner.rules.assigned_image import next_image
 from provisioner.rules.boot_order import is_settled
 from provisioner.rules.pool_of_server import current_pool_name, next_pool_name
 
@@ -33,7 +33,7 @@ def next_order(facts: OrderFacts, need: Need, new_id: str, now: datetime) -> Boo
         reason=need.reason,
         ordered_time=rfc3339_micro(now),
         attempt=_attempts(server, now) + 1,
-        image_ref=next_image_name(server, facts.next_pool, maintenance) or (before.image_ref if before else None),
+        image_ref=next_image(server, facts.next_pool, maintenance).name or (before.image_ref if before else None),
         node_pool_ref=next_pool_name(server, maintenance),
         boot_id_before=_boot_id_before(facts, need),
         message=need.message[:1024],

@@ -51,7 +51,7 @@ def choose_boot_target(
     awaited: Sequence[str] = (),
 ) -> BootTarget:
     """Decide whether `server` boots `image` now, or waits, and for what. Which Image that is: `rules.assigned_image`
-    (current_image_name). `awaited`: the DPUs in it that its boot waits for.
+    (current_image). `awaited`: the DPUs in it that its boot waits for.
 
     Never raises for what is written in objects: an unusable value becomes a KeepWaiting that names it.
     """

@@ -27,11 +27,11 @@ from provisioner.boot.script.choose import KeepWaiting, choose_boot_target
 from provisioner.boot.script.kernel_arguments import BootUrls
 from provisioner.boot.script.render import render_first_script, render_script
 from provisioner.cluster.source import Object, Source
-from provisioner.rules.assigned_image import current_image_name, images_of_pool
+from provisioner.rules.assigned_image import current_image, images_of_pool
 from provisioner.rules.bootability import availability_of
 from provisioner.rules.dpus import awaiting, hosts_that_wait_otherwise
 from provisioner.rules.identity import boot_mac
-from provisioner.rules.pool_of_server import booting_pool_name, refers_to
+from provisioner.rules.pool_of_server import booting_pool, refers_to
 
 log = structlog.get_logger(__name__)
 
@@ -207,8 +207,8 @@ class ScriptRenderer:
         try:
             server = decode(Server, found)
             rack = read.object(Rack, self._racks, server.spec.rack_ref)
-            pool = read.object(NodePool, self._pools, booting_pool_name(server))
-            image = read.object(Image, self._images, current_image_name(server, pool))
+            pool = read.object(NodePool, self._pools, booting_pool(server).name)
+            image = read.object(Image, self._images, current_image(server, pool).name)
             awaited = [str(each["metadata"]["name"]) for each in self._awaited.get(server.name)]
             return render_script(choose_boot_target(server, pool, image, rack, self._urls, awaited)), True
         except ProvisionerError as error:  # an object of a newer version, say: the machine waits, the others go on

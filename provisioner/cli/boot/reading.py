@@ -24,10 +24,10 @@ from provisioner.cli.kubectl.filing import read_maintenances
 from provisioner.cluster.client import Cluster
 from provisioner.cluster.resources import LEASES, NODE_LEASES, NODES, of
 from provisioner.join.admission.admit import JoinFacts
-from provisioner.rules.assigned_image import current_image_name, joining_image_name
+from provisioner.rules.assigned_image import current_image, joining_image_name
 from provisioner.rules.boot_order import is_by_bmc
 from provisioner.rules.identity import macs_of
-from provisioner.rules.pool_of_server import booting_pool_name, ordered_pool_name
+from provisioner.rules.pool_of_server import booting_pool, ordered_pool_name
 
 R = TypeVar("R", bound=Resource)
 
@@ -54,8 +54,8 @@ def read_boot(cluster: Cluster, subject: str, store: Path | None = None) -> Read
     if server is None or server.spec.boot_mac_address != mac:
         return ReadBoot(boot=facts, join=JoinFacts(server=None), lease_known=True)
     read = _Reader(cluster)
-    pool = read.find(NodePool, booting_pool_name(server))
-    image = read.find(Image, current_image_name(server, pool))
+    pool = read.find(NodePool, booting_pool(server).name)
+    image = read.find(Image, current_image(server, pool).name)
     dpus = tuple(_list_servers(cluster, f"spec.dpu.hostRef={server.name}"))
     node = cluster.find(NODES, server.name)
     lease, lease_known = _find_lease(cluster, server)

@@ -18,7 +18,7 @@ from provisioner.cli.kubectl.targets import ServerTarget, TargetSelection, find_
 from provisioner.cli.rollout.pool_view import EDITOR, needing
 from provisioner.cluster.client import Cluster
 from provisioner.cluster.resources import of
-from provisioner.rules.assigned_image import released_image_name
+from provisioner.rules.assigned_image import released_image
 from provisioner.rules.pool_of_server import current_pool_name
 
 MANAGER: Final = "kubectl-provision"
@@ -73,7 +73,7 @@ def check_move(cluster: Cluster, goal: str, servers: list[Server]) -> NodePool:
     servers = [server for server in servers if current_pool_name(server) != goal]
     if not servers:
         return pool
-    name = released_image_name(pool)
+    name = released_image(pool).name
     try:
         image = cluster.read(Image, name) if name is not None else None
     except NotFound:

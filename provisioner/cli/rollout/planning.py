@@ -22,7 +22,7 @@ from provisioner.cluster.source import Snapshot
 from provisioner.jobs.cluster_workloads import ClusterWorkloads
 from provisioner.jobs.model.work import Work, Workloads
 from provisioner.jobs.pods import NOT_OVER, trim_pod
-from provisioner.rollout.course import Course, count_states, set_course, stop_at_failures
+from provisioner.rollout.course import Course, set_course, stop_at_failures
 from provisioner.rollout.fleet import Occupancy, PoolSnapshot
 from provisioner.rollout.forecast import Forecast, make_forecast
 from provisioner.rollout.members import began_at, make_fleet, occupancy_of, widths_of
@@ -62,7 +62,7 @@ def propose(view: PoolView, workloads: Workloads, now: datetime) -> Proposal:
     """Asks the planner, from now to the end. Raises: BadInput for a strategy that cannot be read."""
     pool, standings = view.pool, view.standings
     course = set_course(pool, list(standings.values()), now)
-    course = stop_at_failures(course, pool, count_states(list(standings.values()))["Failed"], now)
+    course = stop_at_failures(course, pool, sum(each.state == "Failed" for each in standings.values()), now)
     runs, widths, unknown = _look_at_jobs(pool, standings, workloads, began_at(course, now), now)
     try:
         fleet = make_fleet(pool, course, standings, runs, widths, view.image, now)

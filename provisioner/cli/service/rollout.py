@@ -20,14 +20,7 @@ from provisioner.cli import printer
 from provisioner.cli.progress import Progress
 from provisioner.rollout.simulate.figures import Delay, Figures, compare
 from provisioner.rollout.simulate.plot import draw_fleet
-from provisioner.rollout.simulate.setup import (
-    DAY,
-    POLICY_NAMES,
-    SimulationQuestion,
-    load_of,
-    make_policy,
-    make_scenario,
-)
+from provisioner.rollout.simulate.setup import DAY, POLICIES, SimulationQuestion, load_of, make_scenario
 from provisioner.rollout.simulate.trace import read_trace
 
 _FILE = click.Path(dir_okay=False, path_type=Path)
@@ -136,7 +129,7 @@ def rollout() -> None:
 @click.option(
     "--policy",
     "policies",
-    type=click.Choice(POLICY_NAMES),
+    type=click.Choice(tuple(POLICIES)),
     multiple=True,
     default=("provisioner",),
     show_default=True,
@@ -198,7 +191,7 @@ def simulate_rollout(
         progress.begin(f"reading {trace_file}")
         scenario = make_scenario(read_trace(trace_file), question)
         progress.begin("simulating")
-        found = compare(scenario, [make_policy(name, scenario, strategy) for name in policies])
+        found = compare(scenario, [POLICIES[name](scenario, strategy) for name in policies])
     printer.say(
         f"{quantity(nodes, 'server')} of {quantity(gpus, 'GPU')}; "
         f"jobs ask for {load_of(scenario.jobs, question):.0%} of them at the begin"

@@ -24,7 +24,7 @@ from provisioner.cli.kubectl.printing import clip
 from provisioner.cli.why.subject import ServerSubject
 from provisioner.cluster.recent_events import event_time, message_of
 from provisioner.cluster.source import conditions_of
-from provisioner.rules.assigned_image import next_image_name, ordered_image
+from provisioner.rules.assigned_image import next_image, ordered_image
 from provisioner.rules.nodes import NodeView
 from provisioner.rules.requests import merge
 
@@ -131,7 +131,7 @@ def boot(subject: ServerSubject) -> Iterable[str]:
 def _next_image(subject: ServerSubject) -> Iterable[str]:
     """Which Image the next boot brings, where that is another one than runs."""
     running, current = subject.server.status.image_ref, subject.current
-    assigned = next_image_name(subject.server, subject.pool)
+    assigned = next_image(subject.server, subject.pool).name
     ordered = ordered_image(subject.server, subject.pool, subject.image).name
     wanted = merge(current) if current is not None and current.status.boot_id_after is None else None
     if current is not None and wanted is not None and wanted.boots and not wanted.awaits_turn:

@@ -27,7 +27,7 @@ class EndedJob:
     kind: JobKind
     key: str
     namespace: str = ""
-    """None for a job of Slurm."""
+    """Empty for a job of Slurm."""
     name: str
     """Of a pod or a gang; of a job of Slurm as its owner called it, or its id."""
     servers: tuple[str, ...]

@@ -99,28 +99,9 @@ class NotReserved(Retryable):
     """Slurm has answered, and did not reserve the node: drain it, or ask again later."""
 
 
-class NodeReservations(Protocol):
-    """Closes servers in Slurm for a moment to come, where `Workloads.close` closes them at once.
-
-    Only slurmrestd of Slurm 25.05 or newer can. Every method raises Retryable while it does not answer.
-    """
-
-    def reserve(self, server: Server, pool: NodePool, maintenance: str, begins: datetime) -> SlurmReserved | None:
-        """Have Slurm start nothing on the node that may run past `begins`, and nothing from then on, for a week.
-
-        None if that cannot be had, without Slurm or with an older one: drain it instead. Idempotent; another `begins`
-        moves a reservation that has not begun. One that has begun stays. Raises: NotReserved if Slurm refuses it.
-        """
-
-    def unreserve(self, node: str, maintenance: str, pool: NodePool) -> bool:
-        """Delete the reservation of `node` for `maintenance`; whether there was one."""
-
-    def reserved(self, pool: NodePool, servers: Collection[str]) -> tuple[SlurmReserved, ...]:
-        """All that there are of `servers`, also those that nobody remembers: of a Maintenance that is gone, too."""
-
-
-class Workloads(NodeReservations, Protocol):
-    """The door to what runs on servers. Every method raises Retryable while the API server does not answer.
+class Workloads(Protocol):
+    """The door to what runs on servers. Every method raises Retryable while the API server, or slurmrestd where it is
+    asked, does not answer.
 
     What is done is done on what is true at that moment, past every cache.
     """
@@ -137,7 +118,7 @@ class Workloads(NodeReservations, Protocol):
     def close(self, server: Server, pool: NodePool, reason: str) -> SlurmDrained | None:
         """Drain the node in Slurm; None without Slurm. A drain that is somebody else's stays as it is.
 
-        The taint that keeps pods away is the executor's. Raises: Retryable while slurmrestd does not answer.
+        The taint that keeps pods away is the executor's.
         """
 
     def evict(
@@ -150,3 +131,17 @@ class Workloads(NodeReservations, Protocol):
 
     def reopen(self, node: str, reason: str, pool: NodePool) -> bool:
         """Lift the drain of `node` in Slurm if its reason is still exactly `reason`; whether it was lifted."""
+
+    def reserve(self, server: Server, pool: NodePool, maintenance: str, begins: datetime) -> SlurmReserved | None:
+        """Have Slurm start nothing on the node that may run past `begins`, and nothing from then on, for a week, where
+        `close` closes it at once. Only slurmrestd of Slurm 25.05 or newer can.
+
+        None if that cannot be had, without Slurm or with an older one: drain it instead. Idempotent; another `begins`
+        moves a reservation that has not begun. One that has begun stays. Raises: NotReserved if Slurm refuses it.
+        """
+
+    def unreserve(self, node: str, maintenance: str, pool: NodePool) -> bool:
+        """Delete the reservation of `node` for `maintenance`; whether there was one."""
+
+    def reserved(self, pool: NodePool, servers: Collection[str]) -> tuple[SlurmReserved, ...]:
+        """All that there are of `servers`, also those that nobody remembers: of a Maintenance that is gone, too."""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from datetime import datetime
 from typing import Final, get_args
 
@@ -55,16 +56,21 @@ def warn_job(rest: SlurmRest, job: SlurmJob, deadline: datetime, signal: str | N
 
 def update_node(rest: SlurmRest, name: str, state: str, reason: str | None) -> SlurmNode:
     """The node after the update, whatever the answer to it was. Raises: SlurmFailed if Slurm refused it."""
-    refused: SlurmFailed | None = None
-    try:
-        rest.update_node(name, state, reason)
-    except SlurmFailed as error:
-        refused = error
+    refused = _refusal(lambda: rest.update_node(name, state, reason))
     after = require_node(rest.node(name), name)
-    happened = {"DRAIN": after.is_drained, "DOWN": after.is_down, "RESUME": after.takes_jobs}[state]
+    happened = {"DRAIN": after.is_drained, "DOWN": "DOWN" in after.states, "RESUME": after.takes_jobs}[state]
     if refused is not None and not happened:
         raise refused
     return after
+
+
+def _refusal(act: Callable[[], None]) -> SlurmFailed | None:
+    """Why Slurm did not do it, as it says; what came of it, a look afterwards tells."""
+    try:
+        act()
+    except SlurmFailed as error:
+        return error
+    return None
 
 
 def require_node(node: SlurmNode | None, name: str) -> SlurmNode:
@@ -90,11 +96,7 @@ def reserve_node(rest: SlurmRest, name: str, node: str, begins: datetime, now: d
         )
     if before is not None and is_as_wanted(before, begins, now):
         return before
-    refused: SlurmFailed | None = None
-    try:
-        rest.set_reservation(reservation_body(before, name, node, begins))
-    except SlurmFailed as error:
-        refused = error
+    refused = _refusal(lambda: rest.set_reservation(reservation_body(before, name, node, begins)))
     after = find_reservation(rest.reservations(), name)
     if after is None or after.nodes != node or not is_as_wanted(after, begins, now):
         if isinstance(refused, SlurmNoAnswer):
@@ -115,11 +117,7 @@ def delete_reservation(rest: SlurmRest, name: str, node: str) -> bool:
             f"slurmrestd cannot delete Slurm's reservation {name} of {node}: scontrol delete reservation={name}",
             after_seconds=PERSON_SECONDS,
         )
-    refused: SlurmFailed | None = None
-    try:
-        rest.delete_reservation(name)
-    except SlurmFailed as error:
-        refused = error
+    refused = _refusal(lambda: rest.delete_reservation(name))
     if find_reservation(rest.reservations(), name) is not None:
         raise refused or SlurmFailed(f"Slurm has not deleted reservation {name}", after_seconds=5.0)
     log.info("slurm node is no longer reserved", node=node, reservation=name)

@@ -97,13 +97,11 @@ class SlurmResponse(Generic[T]):
     @property
     def says_unknown(self) -> bool:
         """What slurmrestd says of a node that it does not know: nothing, or, in 22.05, that its name is invalid."""
-        return (
-            bool(self.errors)
-            and not self.found
-            and all(
-                error.get("error_number") == 0 or error.get("error") == "Invalid node name specified"
-                for error in self.errors
-            )
+        if self.found or not self.errors:
+            return False
+        return all(
+            error.get("error_number") == 0 or error.get("error") == "Invalid node name specified"
+            for error in self.errors
         )
 
     @property

@@ -5,7 +5,6 @@ from __future__ import annotations
 import base64
 import binascii
 import hashlib
-import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from functools import lru_cache
@@ -37,11 +36,6 @@ class Key(NamedTuple):
 
 def key_of(settings: SlurmJobs) -> Key:
     return Key(settings.url, settings.credentials_name, settings.certificate)
-
-
-def slurm_bulkhead(monotonic: Callable[[], float] = time.monotonic) -> Bulkhead:
-    """For all slurmrestds that one process asks."""
-    return Bulkhead(BACKEND, POLICY, clock=monotonic)
 
 
 class SlurmConnections:

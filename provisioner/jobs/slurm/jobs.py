@@ -81,7 +81,7 @@ def sort_jobs(
             f"Slurm says that node {node.name} is {node.state}, and shows no job there: a job just ended, or the user "
             "of spec.jobs.slurm.credentialsName may not see all jobs (PrivateData in slurm.conf)"
         )
-    elif node.is_planned and node.takes_jobs and not planned and not running:
+    elif "PLANNED" in node.states and node.takes_jobs and not planned and not running:
         unknown.append(f"Slurm has planned a job on node {node.name}, and shows none: it just changed its mind")
     return NodeJobs(tuple(running), tuple(planned), tuple(unknown), ending)
 

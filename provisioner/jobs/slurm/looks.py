@@ -274,7 +274,6 @@ class SlurmLooks:
 def _view(
     nodes: Iterable[SlurmNode], jobs: Iterable[SlurmJob], began: float, monotonic: Callable[[], float]
 ) -> SlurmCluster:
-    """What was said, by node."""
     known = {node.name: node for node in nodes}
     placed: dict[str, list[SlurmJob]] = defaultdict(list)
     left: dict[str, list[SlurmJob]] = defaultdict(list)

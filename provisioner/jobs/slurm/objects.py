@@ -65,20 +65,12 @@ class SlurmNode:
         return not _DRAIN.isdisjoint(self.states)
 
     @property
-    def is_down(self) -> bool:
-        return "DOWN" in self.states
-
-    @property
     def takes_jobs(self) -> bool:
         return _OUT_OF_USE.isdisjoint(self.states)
 
     @property
     def is_busy(self) -> bool:
         return not _BUSY.isdisjoint(self.states)
-
-    @property
-    def is_planned(self) -> bool:
-        return "PLANNED" in self.states
 
     @property
     def is_ours(self) -> bool:
@@ -117,10 +109,6 @@ class SlurmJob:
         return not _RUNNING.isdisjoint(self.states)
 
     @property
-    def is_pending(self) -> bool:
-        return "PENDING" in self.states and not self.is_on_nodes
-
-    @property
     def is_completing(self) -> bool:
         return "COMPLETING" in self.states
 
@@ -145,7 +133,9 @@ class SlurmJob:
     @property
     def places(self) -> str:
         """Where it is, or is planned to be, as Slurm writes that; nothing if it is over."""
-        return self.nodes if self.is_on_nodes else self.planned_nodes if self.is_pending else ""
+        if self.is_on_nodes:
+            return self.nodes
+        return self.planned_nodes if "PENDING" in self.states else ""
 
     def is_placed_on(self, node: str) -> bool:
         """Whether it is there, or is planned to be. Raises: ValueError if its nodes are not readable."""

@@ -176,7 +176,7 @@ class SlurmRest:
                 raise self._failed(what, answer, SlurmFailed if answer.errors else SlurmNoAnswer)
 
         url = f"/slurm/{version}/{path}"
-        self._send(method, url, what, "", _nothing, judge, most=ANSWER_BYTES, params=query, json=body)
+        self._send(method, url, what, "", lambda *_: None, judge, most=ANSWER_BYTES, params=query, json=body)
 
     def _dialect(self) -> Dialect:
         found = self._dialects.get(self._access.url)
@@ -286,10 +286,6 @@ def _reader(read: Callable[[Mapping[str, Any]], T], bound: Callable[[T], T]) -> 
         return bound(read(item))
 
     return keep
-
-
-def _nothing(_name: str | None, _value: Any) -> None:
-    return None
 
 
 def _cause(error: BaseException) -> str:

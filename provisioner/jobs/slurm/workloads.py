@@ -32,7 +32,7 @@ from provisioner.jobs.slurm.acts import (
     warn_job,
 )
 from provisioner.jobs.slurm.answers import SlurmFailed
-from provisioner.jobs.slurm.connections import BACKEND, SlurmConnections, key_of, slurm_bulkhead
+from provisioner.jobs.slurm.connections import BACKEND, POLICY, SlurmConnections, key_of
 from provisioner.jobs.slurm.jobs import NodeJobs, as_job, describe, jobs_of_node, warned
 from provisioner.jobs.slurm.looks import PollFailure, SlurmCluster, SlurmLooks
 from provisioner.jobs.slurm.objects import SlurmNode
@@ -53,7 +53,7 @@ class SharedSlurm:
 
 
 def share_slurm(now: Callable[[], datetime], monotonic: Callable[[], float] = time.monotonic) -> SharedSlurm:
-    return SharedSlurm(SlurmLooks(now=now, monotonic=monotonic), slurm_bulkhead(monotonic))
+    return SharedSlurm(SlurmLooks(now=now, monotonic=monotonic), Bulkhead(BACKEND, POLICY, clock=monotonic))
 
 
 @dataclass(frozen=True)
@@ -258,7 +258,6 @@ class SlurmWorkloads:
         return (*held, *found.ending)
 
     def _observe(self, name: str, settings: SlurmJobs) -> tuple[SlurmNode, NodeJobs]:
-        """What is on the node of that name now."""
         rest = self._connections.connect(key_of(settings))
         # The node first: a job that starts between the two is then seen among the jobs.
         node = require_node(rest.node(name), name)

@@ -97,9 +97,17 @@ def close_reason(maintenance: str) -> str:
 
 def image_obstacle(facts: MaintenanceFacts) -> str | None:
     """Why the image that is wanted cannot be booted now; None if it can."""
-    if facts.server is None:
-        return None
-    obstacle = find_without_image(facts.server, facts.image_name, facts.image)
+    return _obstacle(facts, facts.image_name)
+
+
+def attempt_obstacle(facts: MaintenanceFacts) -> str | None:
+    """Why the image of the attempt under way, which `facts.image` is, cannot be booted now; None if it can."""
+    attempt = facts.maintenance.status.reboot
+    return _obstacle(facts, attempt.image_ref) if attempt is not None else None
+
+
+def _obstacle(facts: MaintenanceFacts, image: str | None) -> str | None:
+    obstacle = find_without_image(facts.server, image, facts.image) if facts.server is not None else None
     return obstacle.words if obstacle is not None else None
 
 
@@ -112,12 +120,3 @@ def host_obstacle(facts: MaintenanceFacts) -> str | None:
         f"Server '{facts.server_name}' is a DPU of Server '{host.name}', which would lose its network: that is drained "
         f"first, as its jobs end: kubectl provision why {host.name}"
     )
-
-
-def attempt_obstacle(facts: MaintenanceFacts) -> str | None:
-    """Why the image of the attempt under way, which `facts.image` is, cannot be booted now; None if it can."""
-    attempt = facts.maintenance.status.reboot
-    if facts.server is None or attempt is None:
-        return None
-    obstacle = find_without_image(facts.server, attempt.image_ref, facts.image)
-    return obstacle.words if obstacle is not None else None

@@ -9,9 +9,11 @@ from typing import Literal
 
 from provisioner.api.nodes.contract import MaintenanceEffect
 from provisioner.api.nodes.facts import BootIntent
-from provisioner.api.nodes.maintenance import MaintenanceStatus
+from provisioner.api.nodes.maintenance import Maintenance, MaintenanceStatus
 from provisioner.jobs.model.work import JobKind
 from provisioner.maintenance.status.node_status import NodeCondition
+from provisioner.maintenance.status.record import judge, with_conditions
+from provisioner.maintenance.status.verdict import Cause
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -119,6 +121,17 @@ Step = (
     | Evict
     | Wait
 )
+
+
+def judged(maintenance: Maintenance, cause: Cause, message: str, now: datetime) -> WriteStatus:
+    """The verdict is written, before anything is undone."""
+    return WriteStatus(status=judge(maintenance, cause, message, now))
+
+
+def changed(maintenance: Maintenance, status: MaintenanceStatus, now: datetime) -> WriteStatus | None:
+    """`status` is written with the conditions that follow from its phase; None if all of it is on record."""
+    status = with_conditions(maintenance, status, now)
+    return WriteStatus(status=status) if status != maintenance.status else None
 
 
 def node_write_of(step: Step) -> NodeWrite | None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from datetime import datetime, timedelta
 from typing import Final
 
@@ -112,8 +113,13 @@ def running_jobs(facts: MaintenanceFacts, now: datetime) -> list[Blocked]:
         if work is None:
             found.append(("Server", server.name, "what runs there was not looked at yet"))
         else:
-            found += [("Slurm", server.name, f"not known whether jobs run there: {words}") for words in work.unknown]
+            found += work_not_known(facts, work.unknown)
     return found
+
+
+def work_not_known(facts: MaintenanceFacts, unknown: Iterable[str]) -> list[Blocked]:
+    """What could not be asked, in the words of `Work.unknown`."""
+    return [("Slurm", facts.server_name, f"not known whether jobs run there: {words}") for words in unknown]
 
 
 def _job_words(facts: MaintenanceFacts, message: str, now: datetime) -> str:

@@ -12,7 +12,18 @@ from provisioner.api.machinery.wording import some
 from provisioner.api.nodes.maintenance import MaintenanceStatus, SlurmDrain
 from provisioner.jobs.model.work import EvictionBlocked, JobKind, SlurmDrained, SlurmReserved, Work
 from provisioner.maintenance.model.facts import MaintenanceFacts, close_reason, host_obstacle, image_obstacle
-from provisioner.maintenance.model.steps import CloseSlurm, Evict, NeedBudget, SetTaint, Step, Wait, WriteStatus
+from provisioner.maintenance.model.steps import (
+    CloseSlurm,
+    Evict,
+    NeedBudget,
+    SetTaint,
+    Step,
+    Wait,
+    WriteStatus,
+    changed,
+    judged,
+)
+from provisioner.maintenance.phases.blocking import work_not_known
 from provisioner.maintenance.phases.closing import record_drain
 from provisioner.maintenance.phases.reboot_methods import explain_no_method, next_method
 from provisioner.maintenance.phases.rebooting import begin_attempt
@@ -20,7 +31,6 @@ from provisioner.maintenance.requests.effective import effective, may_interrupt,
 from provisioner.maintenance.status.record import (
     Blocked,
     is_over,
-    judge,
     next_step,
     note,
     noted,
@@ -48,7 +58,7 @@ def decide_claiming(facts: MaintenanceFacts, now: datetime) -> Step:
         if facts.pool is not None and (facts.budget is None or not facts.budget.fresh):
             return NeedBudget(fresh=True)
         if facts.budget is not None and not facts.budget.has_room:
-            return _judge(facts, "OverBudget", f"claimed at the same moment: {', '.join(facts.budget.taken)}", now)
+            return judged(m, "OverBudget", f"claimed at the same moment: {', '.join(facts.budget.taken)}", now)
     early = _in_any_phase(facts, now)
     if early is not None:
         return early
@@ -60,9 +70,8 @@ def decide_claiming(facts: MaintenanceFacts, now: datetime) -> Step:
         return Wait(seconds=max(0.05, (settled - now).total_seconds()))
     unknown = facts.work.unknown if facts.work is not None else ("not looked yet",)
     if unknown and facts.wanted is not None and facts.wanted.policy != "Now":
-        return _blocked(
-            facts, [("Slurm", facts.server_name, f"not known whether jobs run there: {u}") for u in unknown], now
-        )
+        blocked = set_blockers(effective(facts, now), work_not_known(facts, unknown), now)
+        return changed(m, blocked, now) or Wait(seconds=POLL_SECONDS)
     by_deadline = facts.wanted is not None and facts.wanted.policy == "Deadline"
     if by_deadline and facts.work is not None and facts.work.jobs and noted(m.status, "Warned") is None:
         # One may have slipped in after the deadline, before the server was closed: nobody has told it yet.
@@ -99,12 +108,12 @@ def after_eviction(facts: MaintenanceFacts, held: Iterable[EvictionBlocked], now
     """What to write once it was asked: who holds it up, and who was asked."""
     blocked: list[Blocked] = [(h.kind, h.name, h.message) for h in held]
     if facts.work is not None:
-        blocked += [("Slurm", facts.server_name, f"not known whether jobs run there: {u}") for u in facts.work.unknown]
+        blocked += work_not_known(facts, facts.work.unknown)
     asked = _newly_asked(facts)
     status = effective(facts, now)
     if asked:
         status = note(status, now, "Evicted", f"asked to end: {some(asked, MAX_NAMES)}", about=tuple(asked[:MAX_NAMES]))
-    return _write_or_wait(facts, set_blockers(status, blocked, now), now)
+    return changed(facts.maintenance, set_blockers(status, blocked, now), now) or Wait(seconds=POLL_SECONDS)
 
 
 def decide_drained(facts: MaintenanceFacts, now: datetime) -> Step:
@@ -115,8 +124,7 @@ def decide_drained(facts: MaintenanceFacts, now: datetime) -> Step:
         return early
     if wanted is None or not wanted.boots or m.status.boot_id_after is not None:
         status = next_step(set_blockers(effective(facts, now), (), now), _after_drain(facts))
-        status = with_conditions(m, status, now)
-        return WriteStatus(status=status) if status != m.status else Wait(seconds=IDLE_LOOK_SECONDS)
+        return changed(m, status, now) or Wait(seconds=IDLE_LOOK_SECONDS)
     work = facts.work
     if work is None:
         return Wait(seconds=POLL_SECONDS)
@@ -125,11 +133,11 @@ def decide_drained(facts: MaintenanceFacts, now: datetime) -> Step:
         return WriteStatus(status=with_conditions(m, next_step(status, "is emptied once more"), now))
     obstacle = image_obstacle(facts)
     if obstacle is not None:
-        return _judge(facts, "ImageUnavailable", obstacle, now)
+        return judged(m, "ImageUnavailable", obstacle, now)
     method = next_method(facts, wanted.action)
     if method is None:
         words = f"no method to reboot the server is open: {explain_no_method(facts, wanted.action)}"
-        return _judge(facts, "NoRebootMethod", words, now)
+        return judged(m, "NoRebootMethod", words, now)
     return begin_attempt(facts, effective(facts, now), method, now)
 
 
@@ -181,7 +189,7 @@ def _in_any_phase(facts: MaintenanceFacts, now: datetime, *, timed: bool = True)
     if m.status.boot_id_after is None:
         retreat = _retreat(facts, now)
         if retreat is not None:
-            return _judge(facts, *retreat, now)
+            return judged(m, *retreat, now)
     if node is not None and not node.is_tainted(m.name, "NoSchedule"):
         return _close_node(facts, now)
     if timed and pool is not None and (facts.work is None or not facts.work.is_empty):
@@ -191,7 +199,7 @@ def _in_any_phase(facts: MaintenanceFacts, now: datetime, *, timed: bool = True)
             words = (
                 f"not empty after {limit} s (spec.maintenance.drainTimeoutSeconds of the NodePool); held up by {held}"
             )
-            return _judge(facts, "DrainTimedOut", words, now)
+            return judged(m, "DrainTimedOut", words, now)
     work = facts.work
     if work is not None and work.slurm_state is not None and "DRAIN" not in work.slurm_state.upper():
         last = noted(m.status, "Closed")
@@ -207,13 +215,10 @@ def _close_node(facts: MaintenanceFacts, now: datetime) -> Step:
         return SetTaint(value=name)
     words = f"Node '{facts.server_name}' cannot be closed, the API server does not take its taint: {refusal.words}"
     if refusal.lasts(now) and facts.maintenance.status.boot_id_after is None:
-        return _judge(facts, "NodeRefused", words, now)
-    status = with_conditions(
-        facts.maintenance, set_blockers(effective(facts, now), [("Node", facts.server_name, words)], now), now
-    )
-    if status != facts.maintenance.status:
-        return WriteStatus(status=status)
-    return Wait(seconds=refusal.rest_seconds(now)) if refusal.rests(now) else SetTaint(value=name)
+        return judged(facts.maintenance, "NodeRefused", words, now)
+    status = set_blockers(effective(facts, now), [("Node", facts.server_name, words)], now)
+    otherwise = Wait(seconds=refusal.rest_seconds(now)) if refusal.rests(now) else SetTaint(value=name)
+    return changed(facts.maintenance, status, now) or otherwise
 
 
 def _retreat(facts: MaintenanceFacts, now: datetime) -> tuple[Cause, str] | None:
@@ -233,19 +238,6 @@ def _retreat(facts: MaintenanceFacts, now: datetime) -> tuple[Cause, str] | None
         names = ", ".join(f"{j.kind} {j.name}" for j in jobs[:8])
         return "JobStarted", f"a job is there that may not be interrupted, so it waits again: {names}"
     return None
-
-
-def _blocked(facts: MaintenanceFacts, blocked: list[Blocked], now: datetime) -> Step:
-    return _write_or_wait(facts, set_blockers(effective(facts, now), blocked, now), now)
-
-
-def _write_or_wait(facts: MaintenanceFacts, status: MaintenanceStatus, now: datetime) -> Step:
-    status = with_conditions(facts.maintenance, status, now)
-    return WriteStatus(status=status) if status != facts.maintenance.status else Wait(seconds=POLL_SECONDS)
-
-
-def _judge(facts: MaintenanceFacts, cause: Cause, message: str, now: datetime) -> WriteStatus:
-    return WriteStatus(status=judge(facts.maintenance, cause, message, now))
 
 
 def _what_runs(facts: MaintenanceFacts) -> str:

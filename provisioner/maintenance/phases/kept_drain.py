@@ -85,26 +85,24 @@ def stays_drained(facts: MaintenanceFacts, status: MaintenanceStatus, now: datet
     drain = status.slurm
     if drain is None:
         return next_step(status, None)
-    words, elsewhere = f"{drain.node} stays drained in Slurm ('{drain.reason}')", moved_to(facts)
+    name, pool, elsewhere = facts.server_name, drain.node_pool_ref, moved_to(facts)
+    reason, ahead = "NotVerified", "the boot that runs there is verified"
     if elsewhere is not None:
-        words += (
-            f": Server '{facts.server_name}' is in NodePool '{elsewhere}' now; it is reopened once the server is back "
-            f"in '{drain.node_pool_ref}', and verified"
+        why = (
+            f"Server '{name}' is in NodePool '{elsewhere}' now; it is reopened once the server is back in '{pool}', "
+            "and verified"
         )
-        status = _say(note(status, now, "StaysDrained", words), facts, "True", "Moved", words, now)
-        return next_step(status, f"is reopened in Slurm once the server is back in NodePool '{drain.node_pool_ref}'")
-    if not has_slurm(facts.pool):
-        words += (
-            f": NodePool '{drain.node_pool_ref}' is gone, or names no Slurm; set it right, or: {_by_hand(facts, drain)}"
-        )
+        reason, ahead = "Moved", f"the server is back in NodePool '{pool}'"
+    elif not has_slurm(facts.pool):
+        why = f"NodePool '{pool}' is gone, or names no Slurm; set it right, or: {_by_hand(facts, drain)}"
     else:
-        name = facts.server_name
-        words += (
-            f": {why_unverified(facts.server, facts.node)}; it is reopened as soon as it is: kubectl provision retry "
+        why = (
+            f"{why_unverified(facts.server, facts.node)}; it is reopened as soon as it is: kubectl provision retry "
             f"{name}, or kubectl provision release {name} --verification, or reboot it"
         )
-    status = _say(note(status, now, "StaysDrained", words), facts, "True", "NotVerified", words, now)
-    return next_step(status, "is reopened in Slurm once the boot that runs there is verified")
+    words = f"{drain.node} stays drained in Slurm ('{drain.reason}'): {why}"
+    status = _say(note(status, now, "StaysDrained", words), facts, "True", reason, words, now)
+    return next_step(status, f"is reopened in Slurm once {ahead}")
 
 
 def decide_kept(facts: MaintenanceFacts, now: datetime) -> Step | None:

@@ -18,7 +18,7 @@ from provisioner.api.nodes.maintenance import (
 )
 from provisioner.jobs.model.work import Job
 from provisioner.maintenance.model.facts import MaintenanceFacts, attempt_obstacle
-from provisioner.maintenance.model.steps import NeedId, SetIntent, SetTaint, Step, Wait, WriteStatus
+from provisioner.maintenance.model.steps import NeedId, SetIntent, SetTaint, Step, Wait, WriteStatus, changed, judged
 from provisioner.maintenance.phases.new_boot import earlier_boot, new_boot, runs_on
 from provisioner.maintenance.phases.reboot_methods import next_method
 from provisioner.maintenance.requests.effective import effective, protected_jobs
@@ -26,7 +26,6 @@ from provisioner.maintenance.status.record import (
     MAX_ATTEMPTS,
     attempt_seconds,
     end_attempt,
-    judge,
     next_step,
     note,
     set_blockers,
@@ -140,7 +139,7 @@ def _next_try(facts: MaintenanceFacts, reboot: RebootUnderWay, now: datetime) ->
     if missing is not None:  # then no method leads to it, and none is used up
         wished = _wished_image(facts)
         if wished not in (None, attempt.image_ref) or (runs_on(facts) and not ACCEPTED.is_taken(reboot)):
-            return _judge(facts, "ImageUnavailable", missing, now)
+            return judged(facts.maintenance, "ImageUnavailable", missing, now)
         if attempt.outcome != "WrongImage" and wished is not None:
             return _wait_for_image(facts, missing, status, now)
         why_not = missing
@@ -148,7 +147,7 @@ def _next_try(facts: MaintenanceFacts, reboot: RebootUnderWay, now: datetime) ->
         return begin_attempt(facts, effective(facts, now), method, now)
     cause: Cause = "WrongImage" if attempt.outcome == "WrongImage" else "RebootFailed"
     words = "; ".join(f"{a.method} {a.outcome}: {a.message}" for a in attempts)
-    return _judge(facts, cause, f"{why_not}: {words}", now)
+    return judged(facts.maintenance, cause, f"{why_not}: {words}", now)
 
 
 def _without_image(facts: MaintenanceFacts, reboot: RebootUnderWay, now: datetime) -> Step | None:
@@ -165,7 +164,7 @@ def _without_image(facts: MaintenanceFacts, reboot: RebootUnderWay, now: datetim
     runs, status, attempt = runs_on(facts), facts.maintenance.status, reboot.attempt
     told, asked = _was_told(facts, reboot), _wished_image(facts) == attempt.image_ref
     if not told and (runs or not status.attempts):
-        return _judge(facts, "ImageUnavailable", missing, now)
+        return judged(facts.maintenance, "ImageUnavailable", missing, now)
     if not told and not asked:
         return _end(facts, "Failed", missing, now)
     if runs or not asked:
@@ -179,12 +178,11 @@ def _without_image(facts: MaintenanceFacts, reboot: RebootUnderWay, now: datetim
 
 
 def _wait_for_image(facts: MaintenanceFacts, missing: str, status: MaintenanceStatus, now: datetime) -> Step:
-    before, image = facts.maintenance.status, status.reboot.image_ref if status.reboot is not None else ""
-    facts = replace(facts, maintenance=replace(facts.maintenance, status=status))
-    words = f"{missing}; to give up: kubectl delete maintenance {facts.maintenance.name}"
+    m, image = facts.maintenance, status.reboot.image_ref if status.reboot is not None else ""
+    facts = replace(facts, maintenance=replace(m, status=status))
+    words = f"{missing}; to give up: kubectl delete maintenance {m.name}"
     blocked = set_blockers(effective(facts, now), [("Image", image, words)], now)
-    blocked = with_conditions(facts.maintenance, blocked, now)
-    return WriteStatus(status=blocked) if blocked != before else Wait(seconds=POLL_SECONDS)
+    return changed(m, blocked, now) or Wait(seconds=POLL_SECONDS)
 
 
 def _was_told(facts: MaintenanceFacts, reboot: RebootUnderWay) -> bool:
@@ -221,7 +219,7 @@ def _jobs_of_old_boot(facts: MaintenanceFacts, reboot: RebootUnderWay, now: date
 
 
 def _job_started(facts: MaintenanceFacts, jobs: Sequence[Job], now: datetime) -> WriteStatus:
-    return _judge(facts, "JobStarted", f"a job is there that may not be interrupted: {jobs[0].name}", now)
+    return judged(facts.maintenance, "JobStarted", f"a job is there that may not be interrupted: {jobs[0].name}", now)
 
 
 def _end(facts: MaintenanceFacts, outcome: AttemptOutcome, words: str, now: datetime) -> WriteStatus:
@@ -238,12 +236,10 @@ def _end(facts: MaintenanceFacts, outcome: AttemptOutcome, words: str, now: date
 def _told(facts: MaintenanceFacts, now: datetime) -> Step | None:
     """The status, where what is waited for has changed."""
     status = set_blockers(effective(facts, now), [("Server", facts.server_name, _awaits(facts))], now)
-    status = with_conditions(facts.maintenance, status, now)
-    return WriteStatus(status=status) if status != facts.maintenance.status else None
+    return changed(facts.maintenance, status, now)
 
 
 def _awaits(facts: MaintenanceFacts) -> str:
-    """What the attempt waits for."""
     reboot, refusal = facts.reboot, facts.refused.get("Intent")
     step = reboot.next_step if reboot is not None else None
     if reboot is not None and step is not None:
@@ -265,10 +261,6 @@ def _intent(facts: MaintenanceFacts, attempt: RebootAttempt, boot_id: str) -> Bo
         image_digest=attempt.image_digest,
         kernel_arguments=intent_arguments(pool, image) if pool is not None and image is not None else (),
     )
-
-
-def _judge(facts: MaintenanceFacts, cause: Cause, message: str, now: datetime) -> WriteStatus:
-    return WriteStatus(status=judge(facts.maintenance, cause, message, now))
 
 
 def _seconds(attempt: RebootAttempt, now: datetime) -> str:

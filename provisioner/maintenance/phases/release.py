@@ -32,11 +32,11 @@ from provisioner.maintenance.model.steps import (
 )
 from provisioner.maintenance.phases.closing import closing_effect, intended_drain
 from provisioner.maintenance.phases.kept_drain import may_reopen, reopen_step, stays_drained
-from provisioner.maintenance.requests.request import CONDITION_OF, RequestCondition, read_requests
+from provisioner.maintenance.requests.request import CONDITION_OF, read_requests
 from provisioner.maintenance.status.node_status import NodeCondition, missing, none_planned
 from provisioner.maintenance.status.record import next_step, note, noted, set_blockers, with_conditions
 from provisioner.maintenance.status.verdict import Verdict
-from provisioner.rules.nodes import NodeView, taint_value
+from provisioner.rules.nodes import NodeView, ObservedCondition, taint_value
 from provisioner.rules.requests import answered_until
 
 _PHASES: Final = frozenset(get_args(MaintenancePhase))
@@ -112,7 +112,7 @@ def _answer(facts: MaintenanceFacts, verdict: Verdict) -> Iterator[Step]:
     """The requests that were answered are set False, with what came of them; those of a later moment stay."""
     if facts.node is None or verdict.phase == "Waiting":
         return
-    asked = read_requests(facts.node.body)
+    asked = read_requests(facts.node)
     answers = []
     for requestor in facts.maintenance.spec.requestors:
         found = asked.get(CONDITION_OF.get(requestor.name, ""))
@@ -133,16 +133,16 @@ def _is_staging(node: NodeView) -> bool:
     return node.intent is not None and node.intent.action == "Stage"
 
 
-def _is_asked_anew(found: RequestCondition, requestor: Requestor, maintenance: Maintenance, verdict: Verdict) -> bool:
+def _is_asked_anew(found: ObservedCondition, requestor: Requestor, maintenance: Maintenance, verdict: Verdict) -> bool:
     """Whether the condition was set again since what is answered now: since the verdict, or since the boot began, if it
     asks for more than that boot brings. Its time has whole seconds: in the verdict's own second it is a new request if
     it is later than the one that was taken in."""
     decided = parse_time(verdict.time)
-    if found.transition is None or requestor.requested_time is None:
-        return found.transition is not None and found.transition > decided
+    if found.time is None or requestor.requested_time is None:
+        return found.time is not None and found.time > decided
     until = answered_until(requestor.action, maintenance.status.reboot, decided)
-    is_later = found.transition > parse_time(requestor.requested_time)
-    return is_later and (found.transition > until or found.transition == decided)
+    is_later = found.time > parse_time(requestor.requested_time)
+    return is_later and (found.time > until or found.time == decided)
 
 
 def _ended(facts: MaintenanceFacts, verdict: Verdict, now: datetime) -> MaintenanceStatus:

@@ -50,7 +50,8 @@ def awaits_staging(facts: MaintenanceFacts, now: datetime) -> list[Blocked]:
         return []
     if wanted.deadline is not None and now >= wanted.deadline:
         return []
-    if possible_methods(facts, wanted.action)[0] != "Kexec" or _has_given_up(facts, intent):
+    given_up = any(e.reason == NOT_STAGED and intent.id in e.about for e in facts.maintenance.status.timeline)
+    if possible_methods(facts, wanted.action)[0] != "Kexec" or given_up:
         return []
     report = node.report if node.report is not None and node.report.id == intent.id else None
     if report is not None and report.state in ("Staged", "Failed"):
@@ -77,11 +78,6 @@ def give_up_staging(facts: MaintenanceFacts, now: datetime) -> MaintenanceStatus
         return None
     words = f"{intent.id}: not staged by {rfc3339(ends)}; the server is claimed nevertheless"
     return note(facts.maintenance.status, now, NOT_STAGED, words, about=(intent.id,))
-
-
-def _has_given_up(facts: MaintenanceFacts, intent: BootIntent) -> bool:
-    timeline = facts.maintenance.status.timeline
-    return any(e.reason == NOT_STAGED and intent.id in e.about for e in timeline)
 
 
 def _is_staging(facts: MaintenanceFacts, kind: str, name: str) -> bool:

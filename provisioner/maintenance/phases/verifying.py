@@ -11,10 +11,10 @@ from provisioner.api.machinery.meta import parse_time
 from provisioner.api.nodes.maintenance import BlockerKind, RebootAttempt
 from provisioner.api.servers.server_status import is_given_up
 from provisioner.maintenance.model.facts import MaintenanceFacts
-from provisioner.maintenance.model.steps import Step, Wait, WriteStatus
+from provisioner.maintenance.model.steps import Step, Wait, WriteStatus, changed, judged
 from provisioner.maintenance.phases.new_boot import is_wrong_image
 from provisioner.maintenance.requests.effective import effective
-from provisioner.maintenance.status.record import end_attempt, judge, next_step, note, set_blockers, with_conditions
+from provisioner.maintenance.status.record import end_attempt, next_step, note, set_blockers, with_conditions
 from provisioner.maintenance.status.verdict import Cause
 from provisioner.rules.boot_order import has_fetched
 from provisioner.rules.disturbance import answering_order
@@ -38,16 +38,15 @@ def decide_verifying(facts: MaintenanceFacts, now: datetime) -> Step:
         return _verified(facts, now)
     given_up = _given_up(facts, attempt)
     if given_up is not None:
-        return WriteStatus(status=judge(m, "NotVerified", given_up, now))
+        return judged(m, "NotVerified", given_up, now)
     limit = facts.pool.spec.maintenance.verification_timeout_seconds if facts.pool is not None else 1800
     since = parse_time(attempt.ended_time or attempt.started_time)
     cause, kind, words = doubt
     if now >= since + timedelta(seconds=limit):
-        return WriteStatus(status=judge(m, cause, f"not done {limit} s after the boot was seen: {words}", now))
+        return judged(m, cause, f"not done {limit} s after the boot was seen: {words}", now)
     status = set_blockers(effective(facts, now), [(kind, facts.server_name, words)], now)
     status = next_step(status, "is released when the boot is proved: image, Ready, checks")
-    status = with_conditions(m, status, now)
-    return WriteStatus(status=status) if status != m.status else Wait(seconds=POLL_SECONDS)
+    return changed(m, status, now) or Wait(seconds=POLL_SECONDS)
 
 
 def _verified(facts: MaintenanceFacts, now: datetime) -> WriteStatus:
@@ -59,7 +58,7 @@ def _verified(facts: MaintenanceFacts, now: datetime) -> WriteStatus:
     if facts.wanted is not None and facts.wanted.keeps_drained:
         status = note(status, now, "BootVerified", f"{words}; it stays out of use as somebody wants", phase="Drained")
         return WriteStatus(status=with_conditions(m, next_step(status, "stays out of use"), now))
-    return WriteStatus(status=judge(replace(m, status=status), "Booted", words, now))
+    return judged(replace(m, status=status), "Booted", words, now)
 
 
 def _doubt(facts: MaintenanceFacts, attempt: RebootAttempt) -> tuple[Cause, BlockerKind, str] | None:

@@ -9,7 +9,7 @@ from typing import Final
 from provisioner.api.machinery.meta import parse_time, rfc3339, rfc3339_micro
 from provisioner.api.nodes.maintenance import MaintenanceStatus
 from provisioner.maintenance.model.facts import MaintenanceFacts
-from provisioner.maintenance.model.steps import NeedBudget, SetIntent, Step, Wait, WriteStatus
+from provisioner.maintenance.model.steps import NeedBudget, SetIntent, Step, Wait, WriteStatus, changed
 from provisioner.maintenance.phases.blocking import (
     earlier_askers,
     host_in_use,
@@ -60,23 +60,18 @@ def decide_waiting(facts: MaintenanceFacts, now: datetime) -> Step:
         rest = _stand_back(facts, now)
         return Wait(seconds=rest) if rest > 0 else WriteStatus(status=_claimed(facts, now))
     status = next_step(set_blockers(effective(facts, now), blocked, now), _next_words(facts, blocked, now))
-    status = with_conditions(facts.maintenance, status, now)
-    if status != facts.maintenance.status:
-        return WriteStatus(status=status)
-    return _prepare(facts, now) or _wait(facts, now)
+    return changed(facts.maintenance, status, now) or _prepare(facts, now) or _wait(facts, now)
 
 
 def _await_turn(facts: MaintenanceFacts, now: datetime) -> Step:
     """Its turn has come for nobody: neither what runs there nor the budget is looked at. The server is closed, or jobs
     steered away from it, as its turn says."""
     status = next_step(set_blockers(effective(facts, now), unturned(facts), now), "is claimed when its turn has come")
-    status = with_conditions(facts.maintenance, status, now)
-    if status != facts.maintenance.status:
-        return WriteStatus(status=status)
     # What the API server refused is tried again, and nothing tells when it would not refuse it any more.
     longest, begins = LONGEST_LOOK_SECONDS if facts.refused else UNTURNED_LOOK_SECONDS, reservation_begin(facts, now)
     rest = (begins - now).total_seconds() if begins is not None else longest
-    return _prepare(facts, now) or Wait(seconds=max(0.5, min(longest, rest)))
+    step = changed(facts.maintenance, status, now) or _prepare(facts, now)
+    return step or Wait(seconds=max(0.5, min(longest, rest)))
 
 
 def decide_behind(facts: MaintenanceFacts, now: datetime) -> Step:
@@ -86,10 +81,7 @@ def decide_behind(facts: MaintenanceFacts, now: datetime) -> Step:
     words = f"Maintenance {name} holds the server; {ahead.status.next_step if ahead is not None else ''}".rstrip("; ")
     status = set_blockers(effective(facts, now), [("Maintenance", name, words), *unturned(facts)], now)
     status = next_step(status, f"comes after Maintenance {name}, and is done with it if that does what it wants")
-    status = with_conditions(facts.maintenance, status, now)
-    if status != facts.maintenance.status:
-        return WriteStatus(status=status)
-    return open_behind(facts) or Wait(seconds=LONGEST_LOOK_SECONDS)
+    return changed(facts.maintenance, status, now) or open_behind(facts) or Wait(seconds=LONGEST_LOOK_SECONDS)
 
 
 def _stand_back(facts: MaintenanceFacts, now: datetime) -> float:
@@ -142,7 +134,6 @@ def _prepare(facts: MaintenanceFacts, now: datetime) -> Step | None:
 
 
 def _wait(facts: MaintenanceFacts, now: datetime) -> Wait:
-    """Until when to wait, and whom to warn meanwhile."""
     status, wanted, pool = facts.maintenance.status, facts.wanted, facts.pool
     waited = min((now - parse_time(b.since_time)).total_seconds() for b in status.blockers) if status.blockers else 0.0
     seconds = min(LONGEST_LOOK_SECONDS, max(SHORTEST_LOOK_SECONDS, waited / 10))

@@ -19,14 +19,13 @@ from provisioner.api.nodes.maintenance import Maintenance, Requestor
 from provisioner.maintenance.requests.request import (
     ACTION_OF,
     REQUESTOR_OF,
-    RequestCondition,
     RequestRefusal,
     read_ask,
     read_requests,
 )
 from provisioner.maintenance.status.node_status import NodeCondition, missing
 from provisioner.maintenance.status.verdict import Verdict, read_verdict
-from provisioner.rules.nodes import NodeView
+from provisioner.rules.nodes import NodeView, ObservedCondition
 from provisioner.rules.requests import age, answered_until, find_target, has_begun, is_active, is_judged, is_same
 
 CLOCKS_DIFFER: Final = timedelta(minutes=5)
@@ -65,7 +64,7 @@ def take_in(node: NodeView | None, maintenances: Iterable[Maintenance], now: dat
     """The next thing to do about the requests on `node`; None if all are taken in."""
     ordered = sorted(maintenances, key=age)
     refusals: list[RequestRefusal] = []
-    asked = read_requests(node.body) if node is not None else {}
+    asked = read_requests(node) if node is not None else {}
     for type_, name in REQUESTOR_OF.items():
         holders = [m for m in ordered if is_active(m) and any(r.name == name for r in m.spec.requestors)]
         condition = asked.get(type_)
@@ -126,15 +125,14 @@ class _Answer:
     until: datetime
     time: datetime
 
-    def leaves_stale(self, condition: RequestCondition) -> bool:
+    def leaves_stale(self, condition: ObservedCondition) -> bool:
         """Whether the condition, which is True, says what was answered."""
         # Our answer carries exactly `time`. A tool that sets True again and leaves the time as it was has that time.
-        moment = condition.transition
+        moment = condition.time
         return moment is not None and (moment < self.until or (self.asked is not None and moment <= self.asked))
 
 
 def _last_answer(ordered: list[Maintenance], requestor: str) -> _Answer | None:
-    """Of the Maintenance that ended last with that requestor."""
     ended: list[tuple[Verdict, Maintenance, Requestor]] = [
         (verdict, m, r)
         for m in ordered
@@ -152,8 +150,8 @@ def _last_answer(ordered: list[Maintenance], requestor: str) -> _Answer | None:
     )
 
 
-def _stale(condition: RequestCondition, answer: _Answer) -> NodeCondition:
-    asked = rfc3339(condition.transition) if condition.transition is not None else "an unknown time"
+def _stale(condition: ObservedCondition, answer: _Answer) -> NodeCondition:
+    asked = rfc3339(condition.time) if condition.time is not None else "an unknown time"
     words = (
         f"asked for at {asked}, and answered by Maintenance {answer.by} at {rfc3339(answer.time)}: nothing is done "
         "again; to ask anew, set it True with a lastTransitionTime of now, or with none"
@@ -162,7 +160,7 @@ def _stale(condition: RequestCondition, answer: _Answer) -> NodeCondition:
 
 
 def _asked_at(
-    condition: RequestCondition, existing: Requestor | None, answer: _Answer | None, now: datetime
+    condition: ObservedCondition, existing: Requestor | None, answer: _Answer | None, now: datetime
 ) -> datetime:
     """When it was asked for: the condition's transition, unless that says nothing of this request.
 
@@ -170,7 +168,7 @@ def _asked_at(
     request was first seen: a relative deadline must not be over before it began.
     """
     seen = existing.requested_time if existing is not None else None
-    moment = condition.transition
+    moment = condition.time
     is_new = answer is None or (moment is not None and moment > answer.until and moment != answer.time)
     if moment is not None and moment <= now + CLOCKS_DIFFER and is_new:
         return moment

@@ -69,7 +69,9 @@ def _entry(host: str, card: DpuMaintenances, entries: Mapping[str, Requestor], n
     if maintenance is None or wanted is None or not boots:
         # A card that did not come back leaves its host without a network.
         return before if before is not None and not is_true(card.server.status.conditions, "Ready") else None
-    is_its_turn = _waits_for_host_alone(host, maintenance) or maintenance.status.phase in DISTURBING_PHASES
+    blockers = maintenance.status.blockers
+    waits_for_host_alone = bool(blockers) and all((each.kind, each.name) == ("Server", host) for each in blockers)
+    is_its_turn = waits_for_host_alone or maintenance.status.phase in DISTURBING_PHASES
     if before is None and not is_its_turn:
         return None
     return Requestor(
@@ -80,8 +82,3 @@ def _entry(host: str, card: DpuMaintenances, entries: Mapping[str, Requestor], n
         message=f"its DPU '{card.server.name}' is booted anew by Maintenance {maintenance.name}",
         requested_time=before.requested_time if before is not None else rfc3339(now),
     )
-
-
-def _waits_for_host_alone(host: str, maintenance: Maintenance) -> bool:
-    blockers = maintenance.status.blockers
-    return bool(blockers) and all((each.kind, each.name) == ("Server", host) for each in blockers)

@@ -13,10 +13,9 @@ may be nonsense. Without a reason the policy is WhenIdle, the most patient. What
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping
 from dataclasses import dataclass
 from datetime import datetime, timedelta
-from typing import Any, Final
+from typing import Final
 
 from provisioner.api.machinery.meta import read_time, rfc3339
 from provisioner.api.nodes.contract import (
@@ -26,7 +25,7 @@ from provisioner.api.nodes.contract import (
     REIMAGE_REQUESTED,
 )
 from provisioner.api.nodes.maintenance import POLICIES, MaintenanceAction, MaintenancePolicy
-from provisioner.cluster.source import conditions_of
+from provisioner.rules.nodes import NodeView, ObservedCondition
 
 ACTION_OF: Final[dict[str, MaintenanceAction]] = {
     REBOOT_REQUESTED: "Reboot",
@@ -49,20 +48,9 @@ _LONGEST: Final = timedelta(days=90)
 
 
 @dataclass(frozen=True, kw_only=True)
-class RequestCondition:
-    """A request condition as somebody left it. `transition`: None where it has no time that can be read."""
-
-    type: str
-    reason: str
-    message: str
-    transition: datetime | None
-
-
-@dataclass(frozen=True, kw_only=True)
 class ParsedRequest:
-    """What a condition asks for, understood."""
+    """How a condition asks for its action, understood."""
 
-    action: MaintenanceAction
     policy: MaintenancePolicy
     deadline: datetime | None
     image: str | None
@@ -82,29 +70,20 @@ class RequestRefusal:
         return f"{self.type}: observed {self.observed}; expected {self.expected}; {self.remedy}"
 
 
-def read_requests(node: Mapping[str, Any]) -> dict[str, RequestCondition]:
+def read_requests(node: NodeView) -> dict[str, ObservedCondition]:
     """By type, the request conditions for an action that are True now; of duplicates the last True one."""
-    found: dict[str, RequestCondition] = {}
-    for condition in conditions_of(node):
-        type_ = condition.get("type")
-        if isinstance(type_, str) and type_ in ACTION_OF and condition.get("status") == "True":
-            found[type_] = RequestCondition(
-                type=type_,
-                reason=_text(condition.get("reason")).strip(),
-                message=_text(condition.get("message")),
-                transition=read_time(condition.get("lastTransitionTime")),
-            )
-    return found
+    found = {type_: node.condition(type_) for type_ in ACTION_OF}
+    return {type_: each for type_, each in found.items() if each is not None and each.is_true}
 
 
-def read_ask(condition: RequestCondition, since: datetime) -> ParsedRequest | RequestRefusal:
+def read_ask(condition: ObservedCondition, since: datetime) -> ParsedRequest | RequestRefusal:
     """What `condition` asks for; relative deadlines count from `since`."""
-    action = ACTION_OF[condition.type]
-    policy = next((p for p in POLICIES if p == (condition.reason or "WhenIdle")), None)
+    reason = condition.reason.strip()
+    policy = next((p for p in POLICIES if p == (reason or "WhenIdle")), None)
     if policy is None:
         return RequestRefusal(
             type=condition.type,
-            observed=f"reason '{condition.reason[:64]}'",
+            observed=f"reason '{reason[:64]}'",
             expected="WhenIdle, Deadline or Now",
             remedy="set the condition's reason to one of them",
         )
@@ -120,10 +99,10 @@ def read_ask(condition: RequestCondition, since: datetime) -> ParsedRequest | Re
     deadline = _read_deadline(condition.type, policy, next(iter(deadlines), None), since)
     if isinstance(deadline, RequestRefusal):
         return deadline
-    image = _read_image(condition.type, action, next(iter(images), None))
+    image = _read_image(condition.type, next(iter(images), None))
     if isinstance(image, RequestRefusal):
         return image
-    return ParsedRequest(action=action, policy=policy, deadline=deadline, image=image)
+    return ParsedRequest(policy=policy, deadline=deadline, image=image)
 
 
 def _read_deadline(
@@ -173,10 +152,10 @@ def _absolute(word: str) -> datetime | None:
     return read_time(word.upper())
 
 
-def _read_image(type_: str, action: MaintenanceAction, word: str | None) -> str | RequestRefusal | None:
+def _read_image(type_: str, word: str | None) -> str | RequestRefusal | None:
     if word is None:
         return None
-    if action == "Drain":
+    if type_ == DRAIN_REQUESTED:
         return RequestRefusal(
             type=type_,
             observed=f"image={word[:64]} with a request to drain, which boots nothing",
@@ -197,7 +176,3 @@ def _words(message: str, key: str) -> list[str]:
     """The different values of `key=` in the message, in order; a sentence's punctuation after one is not part of it."""
     values = (w[len(key) + 1 :].rstrip(",;.)") for w in message.split() if w.startswith(f"{key}="))
     return list(dict.fromkeys(values))
-
-
-def _text(value: Any) -> str:
-    return value if isinstance(value, str) else ""

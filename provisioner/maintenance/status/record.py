@@ -11,7 +11,7 @@ from datetime import datetime, timedelta
 from itertools import takewhile
 from typing import Final
 
-from provisioner.api.machinery.conditions import condition_of, find_condition, merge_conditions
+from provisioner.api.machinery.conditions import condition_of, merge_conditions
 from provisioner.api.machinery.meta import Condition, ConditionStatus, parse_time, rfc3339, rfc3339_micro
 from provisioner.api.nodes.contract import MAINTENANCE_CONDITIONS
 from provisioner.api.nodes.maintenance import (
@@ -178,18 +178,15 @@ def phase_since(status: MaintenanceStatus) -> datetime | None:
     return parse_time(began) if began is not None else None
 
 
-def noted(status: MaintenanceStatus, reason: str, *, phase: MaintenancePhase | None = None) -> datetime | None:
-    """When `reason` was last put on record in the present run of `phase` (the present phase if None)."""
-    wanted = phase or status.phase
-    for entry in reversed(status.timeline):
-        if entry.phase != wanted:
-            return None
-        if entry.reason == reason:
-            return parse_time(entry.time)
-    return None
+def noted(status: MaintenanceStatus, reason: str) -> datetime | None:
+    """When `reason` was last put on record in the present run of the present phase."""
+    found = last_noted(status, (reason,), phase=status.phase)
+    return parse_time(found.time) if found is not None else None
 
 
-def last_noted(status: MaintenanceStatus, reasons: Collection[str], *, phase: MaintenancePhase) -> TimelineEntry | None:
+def last_noted(
+    status: MaintenanceStatus, reasons: Collection[str], *, phase: MaintenancePhase | None
+) -> TimelineEntry | None:
     """What was put on record last, for one of `reasons`, in the present run of `phase`."""
     run = takewhile(lambda entry: entry.phase == phase, reversed(status.timeline))
     return next((entry for entry in run if entry.reason in reasons), None)
@@ -197,10 +194,6 @@ def last_noted(status: MaintenanceStatus, reasons: Collection[str], *, phase: Ma
 
 def is_over(since: datetime | None, seconds: float, now: datetime) -> bool:
     return since is not None and now >= since + timedelta(seconds=seconds)
-
-
-def succeeded(status: MaintenanceStatus) -> Condition | None:
-    return find_condition(status.conditions, SUCCEEDED)
 
 
 def clip(words: str) -> str:

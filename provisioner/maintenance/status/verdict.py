@@ -7,7 +7,7 @@ waiting. Whoever reads the status afterwards, after a crash at any moment, undoe
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Final, Literal
+from typing import Final, Literal, get_args
 
 from provisioner.api.machinery.conditions import find_condition
 from provisioner.api.nodes.maintenance import SUCCEEDED, MaintenancePhase, MaintenanceStatus
@@ -53,16 +53,7 @@ FINAL_PHASE_OF: Final[dict[Cause, MaintenancePhase]] = {
     "NodeNotReady": "Failed",
     "NotVerified": "Failed",
 }
-BACK_TO_WAITING: Final[tuple[Cause, ...]] = (
-    "JobStarted",
-    "Held",
-    "HostInUse",
-    "OverBudget",
-    "ImageUnavailable",
-    "PoolGone",
-    "NodeRefused",
-    "NotItsTurn",
-)
+"""Those that are not here go back to waiting."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -80,7 +71,8 @@ def read_verdict(status: MaintenanceStatus) -> Verdict | None:
     found = find_condition(status.conditions, SUCCEEDED)
     if found is None:
         return None
-    cause = next((c for c in (*FINAL_PHASE_OF, *BACK_TO_WAITING) if c == found.reason), None)
+    causes: tuple[Cause, ...] = get_args(Cause)
+    cause = next((each for each in causes if each == found.reason), None)
     if cause is None:
         return None
     phase: MaintenancePhase = FINAL_PHASE_OF.get(cause, "Waiting")

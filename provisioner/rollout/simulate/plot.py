@@ -23,7 +23,7 @@ _MOST_POINTS: Final = 400
 def draw_fleet(title: str, servers: int, samples: Sequence[Sample], end: float) -> str:
     """Bands stacked from the bottom, from the begin of the rollout to `end`, in seconds."""
     span = max(end, 1.0)
-    chosen = _thinned(samples)
+    chosen = [*samples[: -1 : max(1, len(samples) // _MOST_POINTS)], *samples[-1:]]
     unit, seconds = _unit(span)
 
     def x(time: float) -> float:
@@ -70,11 +70,6 @@ def _steps(
         until = samples[number + 1].time if number + 1 < len(samples) else span
         points += [(x(sample.time), y(count)), (x(until), y(count))]
     return points
-
-
-def _thinned(samples: Sequence[Sample]) -> list[Sample]:
-    step = max(1, len(samples) // _MOST_POINTS)
-    return [*samples[:-1:step], *samples[-1:]]
 
 
 def _unit(span: float) -> tuple[str, float]:

@@ -148,7 +148,6 @@ class _Simulation:
         return [max((run.ends - self.now for run in on.values()), default=0.0) for on in self._cluster.on]
 
     def _process(self, moment: float, *, deciding: bool) -> None:
-        """Everything that happens at `moment`."""
         jobs = self._scenario.jobs
         while self._next_job < len(jobs) and jobs[self._next_job].submitted <= moment:
             self._cluster.submit(self._next_job)
@@ -226,7 +225,6 @@ class _Simulation:
         self._begin_emptied((server,))
 
     def _begin_emptied(self, servers: Iterable[int]) -> None:
-        """Update those that were told and are empty."""
         for server in servers:
             if server in self._told and not self._cluster.on[server]:
                 self._told.discard(server)

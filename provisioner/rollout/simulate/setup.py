@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Final
 
@@ -18,12 +18,6 @@ DAY: Final = 86400.0
 LOAD_DAYS: Final = 7.0
 """The load is that of so many days before the rollout begins, and as many after."""
 CLOSES_AT_ONCE: Final = Stragglers(after_seconds=0)
-POLICY_NAMES: Final = (
-    "provisioner",
-    "provisioner-stragglers",
-    "provisioner-unsteered",
-    "idle-only",
-)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -85,14 +79,12 @@ def held_gpus(job: TraceJob, gpus: int) -> int:
     return job.gpus if job.gpus <= gpus else -(-job.gpus // gpus) * gpus
 
 
-def make_policy(name: str, scenario: Scenario, strategy: UpgradeStrategy) -> Policy:
-    """One of POLICY_NAMES."""
-    match name:
-        case "provisioner":
-            return Planner(strategy)
-        case "provisioner-stragglers":
-            return Planner(replace(strategy, stragglers=strategy.stragglers or CLOSES_AT_ONCE))
-        case "provisioner-unsteered":
-            return Planner(replace(strategy, steer_jobs=False))
-        case _:
-            return IdleOnly(parallel=scenario.parallel)
+POLICIES: Final[Mapping[str, Callable[[Scenario, UpgradeStrategy], Policy]]] = {
+    "provisioner": lambda scenario, strategy: Planner(strategy),
+    "provisioner-stragglers": lambda scenario, strategy: Planner(
+        replace(strategy, stragglers=strategy.stragglers or CLOSES_AT_ONCE)
+    ),
+    "provisioner-unsteered": lambda scenario, strategy: Planner(replace(strategy, steer_jobs=False)),
+    "idle-only": lambda scenario, strategy: IdleOnly(parallel=scenario.parallel),
+}
+"""By name, for a scenario and the pool's strategy."""

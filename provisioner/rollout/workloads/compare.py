@@ -16,14 +16,9 @@ PRESUMED_AT_MOST: Final = 0.5
 
 @dataclass(frozen=True, kw_only=True)
 class WorkloadVerdict:
-    """TooFew: a stage is not over yet. Bad: the rollout stops. words: the counts and what they say, for people.
-
-    least_more_percent: by how many percentage points more jobs fail on the new image, at the least, with the
-    gate's confidence; below 0 if they may well fail less.
-    """
+    """TooFew: a stage is not over yet. Bad: the rollout stops. words: the counts and what they say, for people."""
 
     name: Literal["Good", "TooFew", "Bad"]
-    least_more_percent: float
     words: str
 
 
@@ -46,12 +41,11 @@ def compare(old: JobTally, new: JobTally, gate: WorkloadGate, *, running: int) -
     others = f", where {quantity(running, 'more runs', 'more run')}" if running else ""
     counts = f"{_counted(new)} on the new image{others}, {_counted_old(old)}"
     if least > gate.tolerance_percent:
-        return WorkloadVerdict(name="Bad", least_more_percent=least, words=f"{counts}: {_difference(least, gate)}")
+        return WorkloadVerdict(name="Bad", words=f"{counts}: {_difference(least, gate)}")
     missing = gate.minimum_jobs - new.ended
     if missing > 0:
-        words = f"{counts}: {missing} more must end on the new image"
-        return WorkloadVerdict(name="TooFew", least_more_percent=least, words=words)
-    return WorkloadVerdict(name="Good", least_more_percent=least, words=f"{counts}: {_difference(least, gate)}")
+        return WorkloadVerdict(name="TooFew", words=f"{counts}: {missing} more must end on the new image")
+    return WorkloadVerdict(name="Good", words=f"{counts}: {_difference(least, gate)}")
 
 
 def _difference(least: float, gate: WorkloadGate) -> str:

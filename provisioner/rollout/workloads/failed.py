@@ -8,16 +8,16 @@ to the values that it reads; the library bounds its nesting. Source: github.com/
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from dataclasses import dataclass
-from datetime import datetime
 from functools import cache, lru_cache
 from itertools import islice
-from typing import Any, Final, Protocol
+from typing import Any, Final
 
 from cel_expr_python import cel
 
 from provisioner.api.machinery.errors import NeedsHuman
+from provisioner.jobs.model.ended import EndedJob
 
 NOT_THE_IMAGES_SAKE: Final = frozenset(
     {
@@ -50,39 +50,6 @@ stdlib:
 _MAX_WORDS: Final = 300
 
 
-class EndedWork(Protocol):
-    """What is read of a job that has ended; `provisioner.jobs` has it."""
-
-    @property
-    def kind(self) -> str: ...
-    @property
-    def key(self) -> str: ...
-    @property
-    def namespace(self) -> str | None: ...
-    @property
-    def name(self) -> str: ...
-    @property
-    def servers(self) -> tuple[str, ...]: ...
-    @property
-    def began(self) -> datetime | None: ...
-    @property
-    def ended(self) -> datetime: ...
-    @property
-    def succeeded(self) -> bool: ...
-    @property
-    def reason(self) -> str | None: ...
-    @property
-    def exit_code(self) -> int | None: ...
-    @property
-    def signal(self) -> int | None: ...
-    @property
-    def partition(self) -> str | None: ...
-    @property
-    def qos(self) -> str | None: ...
-    @property
-    def labels(self) -> Mapping[str, str]: ...
-
-
 @dataclass(frozen=True)
 class JobOutcome:
     """fault: why the expression said nothing about this job, so that the default rule decided; None if it did."""
@@ -91,12 +58,12 @@ class JobOutcome:
     fault: str | None = None
 
 
-FailedIf = Callable[[EndedWork], JobOutcome]
+FailedIf = Callable[[EndedJob], JobOutcome]
 
 
-def failed_by_default(job: EndedWork) -> JobOutcome:
+def failed_by_default(job: EndedJob) -> JobOutcome:
     """Failed is what ended other than in success, was not cancelled, preempted or evicted, and had time left."""
-    reason = (job.reason or "").replace("_", "").lower()
+    reason = job.reason.replace("_", "").lower()
     return JobOutcome(not job.succeeded and reason not in NOT_THE_IMAGES_SAKE)
 
 
@@ -121,7 +88,7 @@ def compile_failed_if(text: str | None) -> FailedIf:
     if type_name != cel.Type.BOOL.name():
         raise NeedsHuman(f"{_FIELD} '{shown}' yields {type_name.lower()}, not bool", hint=_REMEDY)
 
-    def failed_if(job: EndedWork) -> JobOutcome:
+    def failed_if(job: EndedJob) -> JobOutcome:
         try:
             found = program.eval(data=_variables(job))
             value, is_bool = found.value(), found.type() == cel.Type.BOOL
@@ -145,7 +112,7 @@ def _environment() -> Any:
     return cel.NewEnv(config=cel.NewEnvConfigFromYaml(_LANGUAGE), variables=variables)
 
 
-def _variables(job: EndedWork) -> dict[str, Any]:
+def _variables(job: EndedJob) -> dict[str, Any]:
     """What an expression sees of a job; what is absent is "" or 0.
 
     `namespace` is a reserved word of CEL; Kubernetes writes it so, too.

@@ -13,7 +13,8 @@ from datetime import datetime, timedelta
 from typing import Final, Literal
 
 from provisioner.api.pools.rollout_status import JobTally
-from provisioner.rollout.workloads.failed import EndedWork, FailedIf
+from provisioner.jobs.model.ended import EndedJob
+from provisioner.rollout.workloads.failed import FailedIf
 
 SETTLE: Final = timedelta(seconds=15)
 """How long after its end a job is counted: until then Slurm and all caches tell of it. Sources keep it that long."""
@@ -36,7 +37,7 @@ class Tallied:
 
 
 def tally(
-    before: Tallied, jobs: Iterable[EndedWork], new_since: Mapping[str, datetime], failed_if: FailedIf, now: datetime
+    before: Tallied, jobs: Iterable[EndedJob], new_since: Mapping[str, datetime], failed_if: FailedIf, now: datetime
 ) -> Tallied:
     """Count jobs that have ended since `before`, at the begin of a rollout `Tallied(counted=began)`.
 
@@ -62,7 +63,7 @@ def tally(
     return Tallied(old=counts["old"], new=counts["new"], counted=upto, faults=faults, fault=fault)
 
 
-def image_of(job: EndedWork, new_since: Mapping[str, datetime]) -> Literal["old", "new"] | None:
+def image_of(job: EndedJob, new_since: Mapping[str, datetime]) -> Literal["old", "new"] | None:
     """Which image a job ran on; on the new one if any of its servers had that for all of the job's time.
 
     None if that is not known: one of its servers got the new image while the job ran, or may have. The job lost that
@@ -76,5 +77,5 @@ def image_of(job: EndedWork, new_since: Mapping[str, datetime]) -> Literal["old"
     return "old"
 
 
-def _since(job: EndedWork, new_since: Mapping[str, datetime]) -> list[datetime]:
+def _since(job: EndedJob, new_since: Mapping[str, datetime]) -> list[datetime]:
     return [new_since[server] for server in job.servers if server in new_since]

@@ -16,7 +16,7 @@ from provisioner.boot.dhcp.responder import inventory
 from provisioner.boot.dhcp.responder import respond as respond_module
 from provisioner.boot.dhcp.responder.verdicts import VERDICTS
 from provisioner.boot.dhcp.wire.packet import Malformed
-from provisioner.rules.assigned_image import current_image, current_image_name, next_image
+from provisioner.rules.assigned_image import current_image, next_image
 from provisioner.rules.pool_of_server import booting_pool, next_pool_name, ordered_pool_name
 from tests.boot.objects import at, attempt, maintenance, pool, server
 
@@ -72,4 +72,4 @@ def test_each_rule_of_the_image_says_that_it_was_it() -> None:
     assert current_image(server(), released) == ("released", "Released")
     assert current_image(server(), pool()) == (pool().spec.image_ref, "Wanted")
     assert current_image(server(), None) == (None, "NoNodePool")
-    assert current_image_name(ordered, pool()) == "ordered"
+    assert current_image(ordered, pool()).name == "ordered"

@@ -28,8 +28,8 @@ from provisioner.api.nodes.contract import (
 from provisioner.api.nodes.facts import BootIntent, BootReport, NodeFacts, ReportState
 from provisioner.api.servers.server import JoinStatus, Verification
 from provisioner.cluster.resources import NODES, of
-from provisioner.rules.assigned_image import current_image_name
-from provisioner.rules.pool_of_server import booting_pool_name
+from provisioner.rules.assigned_image import current_image
+from provisioner.rules.pool_of_server import booting_pool
 from tests.maintenance.chaos.accounts import Accounts
 from tests.maintenance.chaos.fake_machine import BOOT_SECONDS, KEXEC_SECONDS, FakeMachine
 
@@ -118,10 +118,10 @@ class FakeHost:
         """What the boot service would serve."""
         try:
             server = self._boot.read(Server, self.machine.name)
-            pool = self._boot.read(NodePool, booting_pool_name(server) or self._pool)
+            pool = self._boot.read(NodePool, booting_pool(server).name or self._pool)
         except NotFound:
             return self.machine.running_image
-        return current_image_name(server, pool) or self.machine.running_image
+        return current_image(server, pool).name or self.machine.running_image
 
     def ordered_boot(self) -> tuple[str, str | None, bool]:
         """What the firmware would boot, the attempt in whose name it is ordered, and whether that was tried before."""

@@ -13,7 +13,7 @@ from provisioner.api.pools.upgrade_strategy import Canary, Stragglers, UpgradeDe
 from provisioner.rollout.simulate.figures import Delay, compare
 from provisioner.rollout.simulate.policy import IdleOnly, Planner, Policy
 from provisioner.rollout.simulate.run import REACTION_SECONDS, Scenario, simulate
-from provisioner.rollout.simulate.setup import DAY, POLICY_NAMES, SimulationQuestion, make_policy, make_scenario
+from provisioner.rollout.simulate.setup import DAY, POLICIES, SimulationQuestion, make_scenario
 from provisioner.rollout.simulate.trace import TraceJob
 from tests.benchmarks.peer_policies import PEER_NAMES, DrainInOrder, Kured, policy_named
 from tests.rollout.fleets import strategy
@@ -64,7 +64,7 @@ def test_a_job_that_lasts_is_placed_where_no_update_waits_for_it() -> None:
     assert found.makespan < 2 * HOUR
     made = scenario(jobs, 2)
     rules = strategy(canary=Canary(count=1, soak_seconds=0))
-    unsteered = simulate(made, make_policy("provisioner-unsteered", made, rules))
+    unsteered = simulate(made, POLICIES["provisioner-unsteered"](made, rules))
     assert unsteered.makespan is not None
     assert unsteered.makespan > 99 * HOUR
 
@@ -252,7 +252,7 @@ def test_a_time_at_which_nothing_runs_cannot_be_asked_about() -> None:
         make_scenario(trace(), question(strategy=UpgradeStrategy(max_parallel=0)))
 
 
-@pytest.mark.parametrize("name", [*POLICY_NAMES, *PEER_NAMES])
+@pytest.mark.parametrize("name", [*POLICIES, *PEER_NAMES])
 def test_each_policy_can_be_asked_for_by_its_name(name: str) -> None:
     made = make_scenario(trace(), question())
     rules = strategy(max_parallel=made.parallel)

@@ -39,7 +39,6 @@ def test_a_driver_that_breaks_most_jobs_is_bad_and_the_words_say_why() -> None:
         "6 of 10 jobs (60 %) failed on the new image, 12 of 400 (3 %) on the old one: "
         "at least 6.6 percentage points more with 95 % certainty, 5 are tolerated"
     )
-    assert verdict.least_more_percent == pytest.approx(6.57, abs=0.01)
 
 
 def test_three_of_ten_may_be_chance() -> None:
@@ -51,7 +50,6 @@ def test_three_of_ten_may_be_chance() -> None:
 def test_what_is_tolerated_is_good_however_certain_it_is() -> None:
     verdict = judged(tally(30_000, 1_000_000), tally(70_000, 1_000_000))
     assert verdict.name == "Good"
-    assert 3.8 < verdict.least_more_percent < 4
     assert judged(tally(30_000, 1_000_000), tally(70_000, 1_000_000), tolerance_percent=3).name == "Bad"
 
 

@@ -17,10 +17,8 @@ from tests.rollout.workloads.ended import ended
 DEFAULT = compile_failed_if(None)
 
 
-@pytest.mark.parametrize(
-    "reason", ["FAILED", "OUT_OF_MEMORY", "NODE_FAIL", "BOOT_FAIL", "OOMKilled", "Error", "", None]
-)
-def test_by_default_what_ended_other_than_in_success_failed(reason: str | None) -> None:
+@pytest.mark.parametrize("reason", ["FAILED", "OUT_OF_MEMORY", "NODE_FAIL", "BOOT_FAIL", "OOMKilled", "Error", ""])
+def test_by_default_what_ended_other_than_in_success_failed(reason: str) -> None:
     assert DEFAULT(ended(reason=reason)) == JobOutcome(True)
     assert DEFAULT(ended(reason=reason, succeeded=True)) == JobOutcome(False)
 

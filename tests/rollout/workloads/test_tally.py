@@ -8,9 +8,10 @@ from datetime import timedelta
 import pytest
 
 from provisioner.api.pools.rollout_status import JobTally
+from provisioner.jobs.model.ended import EndedJob
 from provisioner.rollout.workloads.failed import compile_failed_if
 from provisioner.rollout.workloads.tally import NOTHING, SETTLE, Tallied, image_of, tally
-from tests.rollout.workloads.ended import NOON, Ended, after, ended
+from tests.rollout.workloads.ended import NOON, after, ended
 
 DEFAULT = compile_failed_if(None)
 BEGAN = Tallied(counted=NOON)
@@ -18,7 +19,7 @@ UPDATED = {"new-1": after(100), "new-2": after(1000)}
 LATER = after(10_000)
 
 
-def counted(*jobs: Ended, before: Tallied = BEGAN) -> Tallied:
+def counted(*jobs: EndedJob, before: Tallied = BEGAN) -> Tallied:
     return tally(before, jobs, UPDATED, DEFAULT, LATER)
 
 
@@ -43,11 +44,11 @@ def test_jobs_are_counted_by_the_image_that_their_server_ran() -> None:
         (ended("5", "new-1", began=99, at=300), None),
         (ended("6", "old-1", "new-1", began=10, at=300), None),
         (ended("7", "new-1", "new-2", began=200, at=2000), "new"),
-        (Ended(servers=()), None),
+        (ended(servers=()), None),
     ],
 )
 def test_a_job_that_spans_servers_is_new_if_one_of_them_had_the_new_image_all_the_time(
-    job: Ended, image: str | None
+    job: EndedJob, image: str | None
 ) -> None:
     assert image_of(job, UPDATED) == image
 

@@ -10,7 +10,7 @@ from typing import Any, Final
 
 from provisioner.api.machinery.wording import quantity
 from provisioner.boot.observe.trace.lines import SEPARATOR
-from provisioner.rules.rate import TokenBucket
+from provisioner.rules.rate import Rate, TokenBucket
 
 LINES_PER_SECOND: Final = 4.0
 LINES_AT_ONCE: Final = 60.0
@@ -44,8 +44,7 @@ class Followed:
         cls, about: Mapping[str, Any], until: datetime, macs: frozenset[str], addresses: frozenset[str], now: float
     ) -> Followed:
         """`now`: monotonic."""
-        bucket = TokenBucket.full(rate_per_second=LINES_PER_SECOND, burst=LINES_AT_ONCE, now_seconds=now)
-        return cls(about, until, macs, addresses, bucket)
+        return cls(about, until, macs, addresses, TokenBucket.full(Rate(LINES_PER_SECOND, LINES_AT_ONCE), now))
 
     @property
     def is_full(self) -> bool:

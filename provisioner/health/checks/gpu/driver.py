@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from functools import partial
 from typing import Final
 
 from provisioner.api.machinery.wording import quantity
@@ -15,6 +16,7 @@ FIRST_SURVEY_SECONDS: Final = 180.0
 """NVML may take a minute before the agent gives it up."""
 
 _LOG: Final = "on the node: dmesg | grep -iE 'nvrm|nvidia'"
+_wrong: Final = partial(wrong, NAME)
 _LOST: Final = frozenset(("GPU_IS_LOST", "RESET_REQUIRED"))
 
 
@@ -22,8 +24,7 @@ def check_driver(settings: GpuSettings, gpus: Sequence[PciFacts], facts: NodeFac
     """gpus: those that the pool expects, as PCI has them."""
     driver = facts.gpu_driver
     if driver is None:
-        return wrong(
-            NAME,
+        return _wrong(
             "NotSurveyed",
             observed="the image's agent says nothing of NVML",
             expected="what spec.verification.gpus of the pool asks for",
@@ -34,15 +35,16 @@ def check_driver(settings: GpuSettings, gpus: Sequence[PciFacts], facts: NodeFac
         return not_yet(NAME, "Surveying", message, patience_seconds=FIRST_SURVEY_SECONDS)
     if driver.state != "Ready":
         return _not_ready(driver)
-    return _lost(gpus, facts) or _version(settings, driver) or _agrees(driver, gpus)
+    answers = quantity(len(gpus), "GPU answers", "GPUs answer")
+    agrees = fine(NAME, f"driver {driver.driver_version or 'of unknown version'}, {answers} NVML")
+    return _lost(gpus, facts) or _version(settings, driver) or agrees
 
 
 def _not_ready(driver: GpuDriverFacts) -> Finding:
     explain = {"NotLoaded": _not_loaded, "VersionMismatch": _mismatch, "NoLibrary": _no_library, "Hung": _hung}
     if driver.state in explain:
         return explain[driver.state](driver)
-    return wrong(
-        NAME,
+    return _wrong(
         driver.state if driver.state in ("Crashed", "Failed") else "Unknown",
         observed=f"NVML cannot be used: {driver.message or driver.state}{_said(driver)}",
         expected="an answer from every GPU",
@@ -52,8 +54,7 @@ def _not_ready(driver: GpuDriverFacts) -> Finding:
 
 def _not_loaded(driver: GpuDriverFacts) -> Finding:
     if driver.module_loaded:
-        return wrong(
-            NAME,
+        return _wrong(
             "NotStarted",
             observed=f"module nvidia {driver.module_version or ''} is loaded, and NVML finds no driver that runs"
             f"{_said(driver)}",
@@ -62,16 +63,14 @@ def _not_loaded(driver: GpuDriverFacts) -> Finding:
             f"/dev/nvidia*; systemctl status nvidia-persistenced; {_LOG})",
         )
     if driver.module_installed is False:
-        return wrong(
-            NAME,
+        return _wrong(
             "NoModule",
             observed="the image has no module nvidia for the kernel that runs",
             expected="the driver in the image",
             remedy="publish an image with a driver layer that was built for its kernel, and reimage the server",
             patience_seconds=0.0,
         )
-    return wrong(
-        NAME,
+    return _wrong(
         "NotLoaded",
         observed=f"module nvidia is in the image and is not loaded{_said(driver)}",
         expected="module nvidia, loaded",
@@ -81,8 +80,7 @@ def _not_loaded(driver: GpuDriverFacts) -> Finding:
 
 
 def _mismatch(driver: GpuDriverFacts) -> Finding:
-    return wrong(
-        NAME,
+    return _wrong(
         "VersionMismatch",
         observed=f"the kernel's module has version {driver.module_version or 'unknown'}, NVML "
         f"{driver.library_version or 'unknown'}",
@@ -94,8 +92,7 @@ def _mismatch(driver: GpuDriverFacts) -> Finding:
 
 
 def _no_library(driver: GpuDriverFacts) -> Finding:
-    return wrong(
-        NAME,
+    return _wrong(
         "NoLibrary",
         observed=f"NVML cannot be loaded: {driver.message or 'libnvidia-ml.so.1 is not there'}",
         expected="libnvidia-ml.so.1 in the image, of the driver's version",
@@ -105,8 +102,7 @@ def _no_library(driver: GpuDriverFacts) -> Finding:
 
 
 def _hung(driver: GpuDriverFacts) -> Finding:
-    return wrong(
-        NAME,
+    return _wrong(
         "Hung",
         observed=f"{driver.message or 'NVML did not answer'}{_said(driver)}",
         expected="an answer",
@@ -130,15 +126,13 @@ def _lost(gpus: Sequence[PciFacts], facts: NodeFacts) -> Finding | None:
     where = f" ({', '.join(silent)})" if silent else ""
     said = f", NVML says {', '.join(errors)}" if errors else ""
     if broken and not _LOST.intersection(errors):
-        return wrong(
-            NAME,
+        return _wrong(
             "GPUBroken",
             observed=f"no answer from {len(broken)} of {quantity(len(gpus), 'GPU')} on PCI{where}{said}{_said(driver)}",
             expected=f"an answer from {quantity(len(gpus), 'GPU')}",
             remedy=f"see what the driver says ({_LOG}); power-cycle the server; replace the GPU if it comes back so",
         )
-    return wrong(
-        NAME,
+    return _wrong(
         "GPULost",
         observed=f"{quantity(len(gpus), 'GPU')} on PCI, {answering} answering NVML{where}{said}{_said(driver)}",
         expected=quantity(len(gpus), "GPU"),
@@ -151,8 +145,7 @@ def _version(settings: GpuSettings, driver: GpuDriverFacts) -> Finding | None:
     wanted, found = settings.driver_version, driver.driver_version or "unknown"
     if wanted is None or found == wanted or found.startswith(wanted + "."):
         return None
-    return wrong(
-        NAME,
+    return _wrong(
         "WrongVersion",
         observed=f"driver {found}",
         expected=f"{wanted}",
@@ -160,11 +153,6 @@ def _version(settings: GpuSettings, driver: GpuDriverFacts) -> Finding | None:
         "spec.verification.gpus.driverVersion",
         patience_seconds=0.0,
     )
-
-
-def _agrees(driver: GpuDriverFacts, gpus: Sequence[PciFacts]) -> Finding:
-    answers = quantity(len(gpus), "GPU answers", "GPUs answer")
-    return fine(NAME, f"driver {driver.driver_version or 'of unknown version'}, {answers} NVML")
 
 
 def _said(driver: GpuDriverFacts | None) -> str:

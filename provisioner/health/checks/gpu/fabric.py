@@ -42,7 +42,9 @@ def check_fabric(wanted: GpuSettings, driver: GpuDriverFacts, gpus: Sequence[Gpu
     if faulty := [each for each in members if each.fabric_faults]:
         told = "; ".join(f"GPU {each.pci_address}: {', '.join(each.fabric_faults)}" for each in faulty[:4])
         return _wrong("Degraded", driver, observed=f"the fabric is degraded: {told}")
-    return fine(NAME, f"{quantity(len(members) or len(gpus), 'GPU')} in one fabric{_manager(driver)}")
+    version = driver.fabric_manager_version
+    manager = f", fabricmanager {version}" if version is not None else ""
+    return fine(NAME, f"{quantity(len(members) or len(gpus), 'GPU')} in one fabric{manager}")
 
 
 def _unregistered(driver: GpuDriverFacts, waiting: Sequence[GpuFacts]) -> Finding:
@@ -96,7 +98,3 @@ def _state(gpu: GpuFacts) -> str:
     if gpu.fabric_state == _DONE:
         return f"{_DONE} with error {gpu.fabric_status}"
     return str(gpu.fabric_state)
-
-
-def _manager(driver: GpuDriverFacts) -> str:
-    return f", fabricmanager {driver.fabric_manager_version}" if driver.fabric_manager_version is not None else ""
