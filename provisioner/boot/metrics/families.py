@@ -9,6 +9,8 @@ from prometheus_client.registry import Collector
 
 from provisioner.cluster.series import PREFIX
 
+Families = Callable[[], Iterable[Metric]]
+
 
 def counter(name: str, words: str, labels: tuple[str, ...], values: Mapping[tuple[str, ...], float]) -> Metric:
     """A counter with a value for each combination of the labels' values."""
@@ -32,7 +34,7 @@ def histogram(name: str, words: str, bounds: Sequence[float], counts: Sequence[i
 class FamiliesCollector(Collector):
     """Tells what `families` gives when Prometheus asks."""
 
-    def __init__(self, families: Callable[[], Iterable[Metric]]) -> None:
+    def __init__(self, families: Families) -> None:
         self._families = families
 
     def describe(self) -> Iterable[Metric]:

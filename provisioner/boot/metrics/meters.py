@@ -10,7 +10,7 @@ from typing import Final
 from prometheus_client import CollectorRegistry, Counter
 from prometheus_client.core import Metric
 
-from provisioner.boot.metrics.families import FamiliesCollector, counter
+from provisioner.boot.metrics.families import Families, FamiliesCollector, counter
 from provisioner.boot.metrics.log_tail import LogTail
 from provisioner.boot.metrics.progress import ProgressMeter
 from provisioner.boot.metrics.requests import RequestsMeter
@@ -19,7 +19,7 @@ from provisioner.boot.metrics.store import PullMeter
 from provisioner.boot.tftp.dnsmasq import PROBE_FILE
 from provisioner.boot.tftp.firmware import SERVED_FILES
 from provisioner.cluster.request_meter import RequestMeter
-from provisioner.cluster.series import PREFIX, born, gauge, tell_process
+from provisioner.cluster.series import PREFIX, born, tell_process
 
 # TFTP as dnsmasq's log tells it.
 
@@ -70,9 +70,6 @@ class TftpMeter:
         return False
 
 
-Families = Callable[[], Iterable[Metric]]
-
-
 class BootMeters:
     """`tftp`: the folder that is served by TFTP."""
 
@@ -98,25 +95,6 @@ def log_families(tail: LogTail) -> Iterable[Metric]:
         ("lost_bytes",): tail.lost_bytes,
     }
     yield counter("http_log_faults", "What of nginx's log could not be counted.", ("fault",), faults)
-
-
-def script_families(scripts: int, pending: tuple[int, float]) -> Iterable[Metric]:
-    yield gauge("scripts", "Scripts that are written, one for each server.", (), {(): scripts})
-    yield gauge("scripts_pending", "Scripts that are older than the inventory.", (), {(): pending[0]})
-    words = "How long the change has waited that has waited longest for its scripts; 0 if none waits."
-    yield gauge("scripts_pending_seconds", words, (), {(): pending[1]})
-
-
-def store_families(complete: int, incomplete: int) -> Iterable[Metric]:
-    words = "Images, by whether this host's store has all files of them."
-    yield gauge("image_store_images", words, ("state",), {("complete",): complete, ("incomplete",): incomplete})
-
-
-def waiting_families(reports: int, machines: int) -> Iterable[Metric]:
-    words = "Servers of which reports have come that are not written yet."
-    yield gauge("progress_pending", words, (), {(): reports})
-    words = "Machines that are not registered, and wait for somebody to accept them."
-    yield gauge("unknown_machines_waiting", words, (), {(): machines})
 
 
 def _size(file: Path) -> int:

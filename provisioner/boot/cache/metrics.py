@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Sequence
 from pathlib import Path
-from typing import Final, Protocol
+from typing import Final
 
 from prometheus_client import CollectorRegistry, Counter
 from prometheus_client.core import Metric
 
-from provisioner.boot.metrics.families import FamiliesCollector, counter
+from provisioner.boot.cache.fetcher import Fetcher
+from provisioner.boot.cache.kept import KeptFiles
+from provisioner.boot.metrics.families import Families, FamiliesCollector, counter
 from provisioner.boot.metrics.requests import CODES, read_line
 from provisioner.boot.metrics.store import space_of
 from provisioner.cluster.series import PREFIX, born, gauge, tell_process
@@ -17,28 +19,6 @@ from provisioner.cluster.series import PREFIX, born, gauge, tell_process
 SOURCES: Final = ("disk", "fetcher", "none")
 """none: refused before either was asked, such as where all slots are taken."""
 _GIVEN: Final = ("2xx", "3xx")
-
-
-class CountedFiles(Protocol):
-    most_bytes: int
-    evicted: int
-
-    def all(self) -> Sequence[CountedFile]: ...
-
-
-class CountedFile(Protocol):
-    @property
-    def size_bytes(self) -> int: ...
-
-
-class CountedFetcher(Protocol):
-    def counts(self) -> Mapping[str, int]: ...
-
-    @property
-    def fetched_bytes(self) -> int: ...
-
-    @property
-    def under_way(self) -> Sequence[str]: ...
 
 
 class CacheMeters:
@@ -68,13 +48,13 @@ class CacheMeters:
         self._bytes.labels(source).inc(request.sent_bytes)
         return True
 
-    def tell(self, families: Sequence[FamiliesCollector]) -> None:
+    def tell(self, families: Sequence[Families]) -> None:
         """From now on, these too. Once."""
         for each in families:
-            self.registry.register(each)
+            self.registry.register(FamiliesCollector(each))
 
 
-def cache_families(kept: CountedFiles, fetcher: CountedFetcher, thrown_away: int, folder: Path) -> Iterable[Metric]:
+def cache_families(kept: KeptFiles, fetcher: Fetcher, thrown_away: int, folder: Path) -> Iterable[Metric]:
     """What stands. folder: where the files lie."""
     results: dict[tuple[str, ...], float] = {(result,): count for result, count in fetcher.counts().items()}
     yield counter("cache_fetches", "Files that were fetched from boot hosts, by how it ended.", ("result",), results)
