@@ -190,7 +190,9 @@ def serve_behind_nginx(
         )
         (folder / "nginx.conf").write_text(weaken(render_nginx(site)))
         with (folder / "nginx.log").open("w") as log:
-            nginx = subprocess.Popen(tools.command(nginx_command(site, folder / "nginx.conf"), [folder]), stderr=log)
+            nginx = subprocess.Popen(
+                tools.command(nginx_command(site.run, folder / "nginx.conf"), [folder]), stderr=log
+            )
         try:
             wait_for_port(site.join_port, nginx, folder / "nginx.log")
             yield Front(site.join_port, site.dpu_join_port or 0, site.http_port, authority)

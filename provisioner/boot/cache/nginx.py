@@ -3,19 +3,15 @@
 from __future__ import annotations
 
 import ipaddress
-import re
 from dataclasses import dataclass
 from pathlib import Path
 from urllib.parse import urlsplit
 
 from provisioner.api.machinery.errors import Refused
 from provisioner.boot.cache.paths import PATTERN
-from provisioner.boot.host.nginx import NGINX
+from provisioner.boot.host.nginx import PLAIN_NAME, check_names, check_paths
 from provisioner.boot.template import load_template
 from provisioner.node.http.lingering_close import LINGER_SECONDS
-
-_PLAIN_PATH = re.compile(r"^/[A-Za-z0-9._/+@=-]*$")
-_PLAIN_NAME = re.compile(r"^[A-Za-z0-9][A-Za-z0-9._-]*$")
 
 
 @dataclass(frozen=True)
@@ -42,7 +38,7 @@ def read_upstream(url: str) -> Upstream:
     except ValueError:
         port = 0
     plain = split.scheme == "http" and split.path in ("", "/") and not (split.query or split.fragment or split.username)
-    if not plain or not port or split.hostname is None or not _PLAIN_NAME.match(split.hostname):
+    if not plain or not port or split.hostname is None or not PLAIN_NAME.match(split.hostname):
         raise Refused(
             f"{url!r} is no boot host of which images can be fetched",
             hint="write it as http://10.80.0.1 or http://boot1:8080, without a path",
@@ -72,14 +68,8 @@ class CacheSite:
     open_files: int = 65536
 
     def __post_init__(self) -> None:
-        if not _PLAIN_PATH.match(str(self.state)):
-            raise Refused(
-                f"path {str(self.state)!r} cannot be written into nginx.conf",
-                hint="use an absolute path of letters, digits and '._/+@=-'",
-            )
-        for name in (*filter(None, (self.user,)), self.workers):
-            if not _PLAIN_NAME.match(name):
-                raise Refused(f"{name!r} is not a plain name", hint="use letters, digits, '.', '_' and '-'")
+        check_paths(self.state)
+        check_names(self.user, self.workers)
         if not self.upstreams:
             raise Refused("a cache without a boot host has nothing to fetch from", hint="name one: --boot-host")
         try:
@@ -145,9 +135,3 @@ class CacheSite:
 def render_cache_nginx(site: CacheSite) -> str:
     """The whole nginx.conf."""
     return load_template("cache_nginx.conf.j2").render(site=site, linger_seconds=round(LINGER_SECONDS))
-
-
-def cache_nginx_command(site: CacheSite, configuration: Path, *, test: bool = False) -> list[str]:
-    """The command that runs nginx in the foreground, or with `test` only checks its configuration."""
-    command = [NGINX, "-e", "stderr", "-p", str(site.run), "-c", str(configuration)]
-    return [*command, "-t", "-q"] if test else command

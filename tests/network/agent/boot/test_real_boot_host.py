@@ -88,7 +88,7 @@ def far(network: Rack, programs: Programs) -> Iterator[Far]:
             key=folder / "server.pem", dpu_join_port=SERVICES.dpu_join_port, workers="1", open_files=512,
         )  # fmt: skip
         (folder / "nginx/nginx.conf").write_text(render_nginx(nginx))
-        command = programs.enter(nginx_command(nginx, folder / "nginx/nginx.conf"))
+        command = programs.enter(nginx_command(nginx.run, folder / "nginx/nginx.conf"))
         running = subprocess.Popen(site.far.command(*command), stderr=subprocess.DEVNULL)
         stack.callback(running.wait, 60)
         stack.callback(running.terminate)
