@@ -113,10 +113,6 @@ class DhcpServer:
         with self._lock:
             return dict(self._inventory.problems)
 
-    def worker_pids(self) -> list[int]:
-        """Process ids of the workers that run."""
-        return self._supervisor.pids()
-
     @property
     def workers(self) -> WorkerStates:
         """How the workers fare."""

@@ -11,7 +11,7 @@ import threading
 import time
 from collections.abc import Callable, Iterable, Mapping
 from pathlib import Path
-from typing import Any, Final, TypeVar
+from typing import Any, Final
 
 import structlog
 from prometheus_client import CollectorRegistry
@@ -19,14 +19,13 @@ from prometheus_client import CollectorRegistry
 from provisioner.api import Image, NodePool, Rack, Server
 from provisioner.api.machinery.codec import decode
 from provisioner.api.machinery.errors import ProvisionerError
-from provisioner.api.machinery.meta import Resource
 from provisioner.boot.metrics.scripts import RenderResult, ScriptMeter
 from provisioner.boot.observe.server_index import ServerIndex
 from provisioner.boot.rack_cache import verdict_on_cache
 from provisioner.boot.script.choose import KeepWaiting, choose_boot_target
 from provisioner.boot.script.kernel_arguments import BootUrls
 from provisioner.boot.script.render import render_first_script, render_script
-from provisioner.cluster.source import Object, Source
+from provisioner.cluster.source import Object, Source, look_up
 from provisioner.rules.assigned_image import current_image_name, images_of_pool
 from provisioner.rules.bootability import availability_of
 from provisioner.rules.dpus import awaiting, hosts_that_wait_otherwise
@@ -44,8 +43,6 @@ STARTING: Final = KeepWaiting(
 RESYNC_SECONDS: Final = 300.0
 _FIRST_PAUSE_SECONDS: Final = 1.0
 _LONGEST_PAUSE_SECONDS: Final = 30.0
-
-R = TypeVar("R", bound=Resource)
 
 
 class ScriptRenderer:
@@ -178,16 +175,15 @@ class ScriptRenderer:
 
     def render(self, macs: set[str]) -> int:
         """Bring the scripts of `macs` up to date. Returns: how many files were written or removed."""
-        read = _Reader()
         touched = 0
         for mac in macs:
             began = self._monotonic()
-            result = self._render_one(mac, read)
+            result = self._render_one(mac)
             self._meter.rendered(result, self._monotonic() - began)
             touched += result in ("written", "removed", "unreadable")
         return touched
 
-    def _render_one(self, mac: str, read: _Reader) -> RenderResult:
+    def _render_one(self, mac: str) -> RenderResult:
         path = self.folder / "ipxe" / f"{mac.replace(':', '-')}.ipxe"
         found = self._index.booting_from(mac)
         if found is None:
@@ -195,35 +191,31 @@ class ScriptRenderer:
             existed = path.exists()
             path.unlink(missing_ok=True)
             return "removed" if existed else "unchanged"
-        text, is_readable = self._script(found, read)
+        text, is_readable = self._script(found)
         if self._written.get(mac) == text:
             return "unchanged"
         _write_atomically(path, text)
         self._written[mac] = text
         return "written" if is_readable else "unreadable"
 
-    def _script(self, found: dict[str, Any], read: _Reader) -> tuple[str, bool]:
+    def _script(self, found: dict[str, Any]) -> tuple[str, bool]:
         """The script, and whether all objects that it is made of could be read."""
+        name = found["metadata"]["name"]
         try:
             server = decode(Server, found)
-            rack = read.object(Rack, self._racks, server.spec.rack_ref)
-            pool = read.object(NodePool, self._pools, booting_pool_name(server))
-            image = read.object(Image, self._images, current_image_name(server, pool))
+            rack = look_up(Rack, self._racks, server.spec.rack_ref)
+            pool = look_up(NodePool, self._pools, booting_pool_name(server))
+            image = look_up(Image, self._images, current_image_name(server, pool))
             awaited = [str(each["metadata"]["name"]) for each in self._awaited.get(server.name)]
             return render_script(choose_boot_target(server, pool, image, rack, self._urls, awaited)), True
         except ProvisionerError as error:  # an object of a newer version, say: the machine waits, the others go on
-            name = found["metadata"]["name"]
-            log.warning("server's script cannot be rendered", server=name, error=str(error))
-            wait = KeepWaiting(
-                server=name, reason="Unreadable", message=str(error), remedy="look at the boot service's log"
-            )
-            return render_script(wait), False
+            words = str(error)
+            log.warning("server's script cannot be rendered", server=name, error=words)
         except Exception:  # a fault of ours that one server's data meets must not cost the others their scripts
-            name = found["metadata"]["name"]
-            log.exception("server's script cannot be rendered", server=name)
             words = "the boot service has a fault"
-            wait = KeepWaiting(server=name, reason="Unreadable", message=words, remedy="look at the boot service's log")
-            return render_script(wait), False
+            log.exception("server's script cannot be rendered", server=name)
+        wait = KeepWaiting(server=name, reason="Unreadable", message=words, remedy="look at the boot service's log")
+        return render_script(wait), False
 
     def _synced(self) -> bool:
         return all(source.has_synced for source in (self._index.servers, self._pools, self._images, self._racks))
@@ -250,23 +242,6 @@ class ScriptRenderer:
                 self._changed |= macs
                 self._behind_since = self._monotonic() if self._behind_since is None else self._behind_since
                 self._wake.notify_all()
-
-
-class _Reader:
-    """Decodes each pool, image and rack once for a whole batch."""
-
-    def __init__(self) -> None:
-        self._read: dict[tuple[type[Resource], str], Any] = {}
-
-    def object(self, kind: type[R], source: Source, name: str | None) -> R | None:
-        if name is None:
-            return None
-        key = (kind, name)
-        if key not in self._read:
-            found = source.get(name)
-            self._read[key] = decode(kind, found) if found is not None else None
-        read: R | None = self._read[key]
-        return read
 
 
 def _inputs(server: Mapping[str, Any]) -> tuple[Any, ...]:

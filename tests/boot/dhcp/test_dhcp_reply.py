@@ -19,6 +19,7 @@ from provisioner.boot.dhcp.wire import options as opt
 from provisioner.boot.dhcp.wire.client import DhcpClient
 from provisioner.boot.dhcp.wire.packet import decode
 from provisioner.boot.dhcp.wire.template import ReplyKind, build_templates
+from provisioner.boot.tftp.firmware import FIRMWARE_FILES
 from tests.boot.dhcp.messages import (
     CAPTURED,
     CONFIG,
@@ -71,10 +72,7 @@ def worst_templates() -> dict[tuple[ReplyKind, DhcpClient], bytes]:
     config = DhcpConfig(
         server_address=SERVER,
         script_url=longest,
-        firmware_url=longest[: LONGEST_TEXT - 12],
-        bios_file="b" * 11,
-        x64_file="x" * 11,
-        arm64_file="a" * 11,
+        firmware_url=longest[: LONGEST_TEXT - 1 - max(map(len, FIRMWARE_FILES))],
     )
     full = subnet(dns_servers=("10.80.0.2",) * 9, ntp_servers=("10.80.0.3",) * 9, mtu=9000)
     templates = build_templates(read_subnet("r01", full), config)
@@ -183,12 +181,10 @@ def test_a_subnet_without_gateway_dns_and_mtu_says_nothing_of_them() -> None:
     ("settings", "words"),
     [
         ({"server_address": "boot.example"}, "server_address is 'boot.example'"),
-        ({"server_address": SERVER, "tftp_address": "10.80.0"}, "tftp_address is '10.80.0'"),
         ({"server_address": SERVER, "workers": 0}, "workers is 0"),
         ({"server_address": SERVER, "workers": 17}, "workers is 17"),
         ({"server_address": SERVER, "lease_seconds": 60}, "leases are 60 s and 120 s"),
         ({"server_address": SERVER, "script_url": "http://" + "x" * 130}, "longer than 127"),
-        ({"server_address": SERVER, "x64_file": ""}, "is empty"),
         ({"server_address": SERVER, "firmware_url": "http://börse/tftp"}, "not ASCII"),
     ],
 )
@@ -200,9 +196,8 @@ def test_settings_that_cannot_work_are_refused(settings: dict[str, object], word
 def test_addresses_and_urls_are_the_server_s_own_unless_set() -> None:
     assert CONFIG.script == "http://10.80.0.1/boot.ipxe"
     assert CONFIG.firmware("snponly.efi") == "http://10.80.0.1/tftp/snponly.efi"
-    other = DhcpConfig(server_address=SERVER, firmware_url="http://boot.example/f/", tftp_address="10.80.0.9")
+    other = DhcpConfig(server_address=SERVER, firmware_url="http://boot.example/f/")
     assert other.firmware("a.efi") == "http://boot.example/f/a.efi"
-    assert other.next_server == "10.80.0.9"
 
 
 def test_the_uuid_of_option_97_is_the_one_that_smbios_shows() -> None:

@@ -22,9 +22,17 @@ from provisioner.boot.dhcp import DhcpConfig, DhcpServer, Observation
 from provisioner.boot.dhcp.wire import options as opt
 from provisioner.boot.dhcp.wire.client import DhcpClient
 from provisioner.boot.dhcp.workers import sockets
-from provisioner.boot.dhcp.workers.steer import worker_of
 from tests.boot.dhcp.messages import mac_bytes, message, rack, request_of, server, subnet, yiaddr
-from tests.boot.dhcp.relay import PATIENCE_SECONDS, RELAY_ADDRESS, SERVER_ADDRESS, Relay, config, wait_until
+from tests.boot.dhcp.relay import (
+    PATIENCE_SECONDS,
+    RELAY_ADDRESS,
+    SERVER_ADDRESS,
+    Relay,
+    config,
+    wait_until,
+    worker_of,
+    worker_pids,
+)
 from tests.tools import is_running
 
 pytestmark = pytest.mark.programs
@@ -227,27 +235,27 @@ def test_a_worker_that_dies_is_replaced_and_its_queue_is_not_lost(sig: signal.Si
     mac = mac_for(1)
     with running(RACK, registered(mac, 11)) as (run, relay):
         relay.exchange(discover(mac, 1))
-        before = run.server.worker_pids()
+        before = worker_pids(run.server)
         os.kill(before[1], sig)
-        wait_until(lambda: before[1] not in run.server.worker_pids(), "the death was not noticed")
+        wait_until(lambda: before[1] not in worker_pids(run.server), "the death was not noticed")
         relay.send(discover(mac, 2))  # once: no client repeats it
         replies = iter(lambda: relay.receive(PATIENCE_SECONDS), None)
         reply = next(reply for reply in replies if reply.data[4:8] == (2).to_bytes(4, "big"))
         assert yiaddr(reply) == "127.80.0.11"
-        wait_until(lambda: len(run.server.worker_pids()) == 2, "the worker was not replaced")
-        assert run.server.worker_pids()[0] == before[0]
+        wait_until(lambda: len(worker_pids(run.server)) == 2, "the worker was not replaced")
+        assert worker_pids(run.server)[0] == before[0]
 
 
 def test_a_worker_that_hangs_is_replaced() -> None:
     mac = mac_for(1)
     with running(RACK, registered(mac, 11)) as (run, relay):
         relay.exchange(discover(mac, 1))
-        hung = run.server.worker_pids()[1]
+        hung = worker_pids(run.server)[1]
         os.kill(hung, signal.SIGSTOP)
         many = [server(f"x{n}", f"52:55:00:00:{n >> 8:02x}:{n & 255:02x}", f"127.80.0.{n & 127}") for n in range(2000)]
         for _ in range(12):  # more than its pipe holds
             run.server.replace([RACK], [registered(mac, 11), *many])
-        wait_until(lambda: hung not in run.server.worker_pids(), "the hung worker was kept")
+        wait_until(lambda: hung not in worker_pids(run.server), "the hung worker was kept")
         assert yiaddr(relay.exchange(discover(mac, 2))) == "127.80.0.11"
 
 
@@ -256,7 +264,7 @@ def test_a_worker_that_cannot_be_started_is_tried_again(monkeypatch: pytest.Monk
     mac = mac_for(1)
     with running(RACK, registered(mac, 11)) as (run, relay):
         relay.exchange(discover(mac, 1))
-        lost = run.server.worker_pids()[1]
+        lost = worker_pids(run.server)[1]
         real, failures = subprocess.Popen, [BlockingIOError(11, "no process"), OSError(24, "no descriptor")]
 
         def popen(*arguments: Any, **named: Any) -> Any:
@@ -268,7 +276,7 @@ def test_a_worker_that_cannot_be_started_is_tried_again(monkeypatch: pytest.Monk
         open_before = len(list(Path("/proc/self/fd").iterdir()))
         os.kill(lost, signal.SIGKILL)
         wait_until(
-            lambda: len(run.server.worker_pids()) == 2 and lost not in run.server.worker_pids(), "it was not replaced"
+            lambda: len(worker_pids(run.server)) == 2 and lost not in worker_pids(run.server), "it was not replaced"
         )
         assert failures == []
         assert yiaddr(relay.exchange(discover(mac, 2))) == "127.80.0.11"
@@ -313,7 +321,7 @@ def test_a_fault_while_looking_after_workers_does_not_end_that(monkeypatch: pyte
 
 def test_stop_leaves_no_process_and_frees_the_port() -> None:
     with running(RACK) as (run, _):
-        pids = run.server.worker_pids()
+        pids = worker_pids(run.server)
         run.server.stop()
         assert [pid for pid in pids if Path(f"/proc/{pid}").exists()] == []
         with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as again:
