@@ -17,7 +17,6 @@ from provisioner.cluster.informer import Informer
 from provisioner.cluster.reconciler import when_synced
 from provisioner.cluster.resources import CSRS, NODES, of
 from provisioner.cluster.source import Source
-from provisioner.join.certificates.approve import MAX_EXPIRATION_SECONDS
 from provisioner.join.certificates.controller import Approver, concerns_us
 from provisioner.join.challenge_keys import SECRET_NAME, KeyRotator
 from provisioner.join.credentials.controller import CredentialSources, build_credential_controller
@@ -107,14 +106,11 @@ def build_certificate_controllers(
     recorder: Events,
     now: Callable[[], datetime] = lambda: datetime.now(UTC),
     *,
-    max_expiration_seconds: int = MAX_EXPIRATION_SECONDS,
     settle_seconds: float = SETTLE_SECONDS,
 ) -> list[Controller]:
     """Three controllers: certificates, their list, left-over tokens. The caller runs and stops them."""
     caches = {of(Server): informers.servers, NODES: informers.nodes, CSRS: informers.csrs}
-    approver = Approver(
-        cluster=cluster, recorder=recorder, now=now, max_expiration_seconds=max_expiration_seconds, sources=caches
-    )
+    approver = Approver(cluster=cluster, recorder=recorder, now=now, sources=caches)
     certificates = Controller("join-certificates", approver.reconcile, workers=2)
     tokens = Controller("join-tokens", TokenCleaner(cluster=cluster).reconcile)
 
