@@ -21,7 +21,7 @@ from provisioner.cluster.client import Cluster
 from provisioner.cluster.controller import Controller
 from provisioner.cluster.events import Events, Happened
 from provisioner.cluster.reconciler import Said, StatusReconciler, news_of
-from provisioner.cluster.source import Caches, Lookup, Object, Source, conditions_of
+from provisioner.cluster.source import Caches, Lookup, Object, Source, conditions_of, look_up
 from provisioner.inventory.addresses.allocate import Holders
 from provisioner.inventory.addresses.claims import AddressClaimer, ClaimBook, address_of, claims_of
 from provisioner.inventory.addresses.judge import Judgement, ServerContext, judge, unclaimed
@@ -124,10 +124,9 @@ class ServerReconciler(StatusReconciler[Said]):
 
     def _judge(self, body: Mapping[str, Any]) -> Judgement:
         server = decode_shared(Server, body)
-        rack = self._informers.racks.get(server.spec.rack_ref) if server.spec.rack_ref else None
         claimants = self._index.claimants(exclusive_claims(body))
         surroundings = ServerContext(
-            rack=decode_shared(Rack, rack) if rack is not None else None,
+            rack=look_up(Rack, self._informers.racks, server.spec.rack_ref),
             rivals=find_rivals(body, claimants, self._informers.servers.get),
             claimed_by=self._claimed_by(server),
             holders=self.holders,
@@ -190,7 +189,7 @@ def build_inventory_controllers(
     monotonic: Callable[[], float] = time.monotonic,
 ) -> list[Controller]:
     """The controllers of servers and racks, following their caches. Build them anew for each leadership."""
-    index, counts = ClaimIndex(exclusive_claims), RackCounts()
+    index, counts = ClaimIndex(), RackCounts()
     servers = ServerReconciler(cluster, informers, index, recorder, clock=clock, monotonic=monotonic)
     racks = RackReconciler(cluster, informers, counts, recorder, clock=clock)
     rack_controller = Controller("inventory-racks", racks.reconcile)

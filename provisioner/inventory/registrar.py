@@ -49,7 +49,6 @@ ATTEMPTS: Final = 10
 T = TypeVar("T")
 
 _KINDS = {kind.KIND.kind: kind for kind in (Rack, Server)}
-_ORDER = {"Rack": 0, "Server": 1}
 _WAVES: Final = ("Rack", "Secret", "Server", "delete")
 """What is written together; each waits for those before it. A server's BMC is spoken to once it exists, so its Secret
 comes first."""
@@ -105,7 +104,7 @@ def plan_registration(
     patience = _Patience()
     existing = patience.call(lambda: _read(cluster))
     now = {(body["kind"], body["metadata"]["name"]): body for body in existing}
-    entries = sorted(packing_list.entries, key=lambda entry: _ORDER[entry.kind])
+    entries = sorted(packing_list.entries, key=lambda entry: _WAVES.index(entry.kind))
     entries = [
         settle_acceptance(name_credentials(entry), now.get((entry.kind, entry.name)), acceptance) for entry in entries
     ]

@@ -90,7 +90,7 @@ def test_a_replica_reads_the_keys_now_and_then_and_not_for_each_machine() -> Non
 def test_without_a_usable_key_a_machine_has_to_come_again_and_the_controller_makes_one(
     data: dict[str, str] | None,
 ) -> None:
-    secrets, time, rotator = world()
+    secrets, _, rotator = world()
     if data is not None:
         secrets.found[SECRET_NAME] = {"metadata": {"name": SECRET_NAME, "resourceVersion": "1"}, "data": data}
     with pytest.raises(Retryable, match="group join makes"):

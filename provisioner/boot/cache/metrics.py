@@ -11,7 +11,7 @@ from prometheus_client.core import Metric
 
 from provisioner.boot.cache.fetcher import Fetcher
 from provisioner.boot.cache.kept import KeptFiles
-from provisioner.boot.metrics.families import Families, FamiliesCollector, counter
+from provisioner.boot.metrics.families import Families, FamiliesCollector, by_label, counter
 from provisioner.boot.metrics.requests import CODES, read_line
 from provisioner.boot.metrics.store import space_of
 from provisioner.cluster.series import PREFIX, born, gauge, tell_process
@@ -56,7 +56,7 @@ class CacheMeters:
 
 def cache_families(kept: KeptFiles, fetcher: Fetcher, thrown_away: int, folder: Path) -> Iterable[Metric]:
     """What stands. folder: where the files lie."""
-    results: dict[tuple[str, ...], float] = {(result,): count for result, count in fetcher.counts().items()}
+    results = by_label(fetcher.counts())
     yield counter("cache_fetches", "Files that were fetched from boot hosts, by how it ended.", ("result",), results)
     yield counter("cache_fetched_bytes", "Bytes that came from boot hosts.", (), {(): fetcher.fetched_bytes})
     yield gauge("cache_fetches_under_way", "Files that are fetched now.", (), {(): len(fetcher.under_way)})

@@ -9,6 +9,7 @@ import queue
 import threading
 import time
 from collections.abc import Callable, Iterable
+from copy import deepcopy
 
 import structlog
 
@@ -106,7 +107,7 @@ class DhcpServer:
     def tally(self) -> Tally:
         """All that the workers counted since the start."""
         with self._lock:
-            return self._tally.copy()
+            return deepcopy(self._tally)
 
     def problems(self) -> dict[str, str]:
         """Objects that cannot be served as they are, and why: `Rack/r01` or `Server/r01-u01`, and a sentence."""

@@ -13,7 +13,7 @@ from provisioner.boot.host.health import BootHostHealth
 from provisioner.boot.host.image_store import StoreWatch
 from provisioner.boot.host.nginx_upkeep import stamp_of
 from provisioner.boot.metrics.dhcp import CountedResponder, dhcp_families
-from provisioner.boot.metrics.families import Families
+from provisioner.boot.metrics.families import Families, by_label
 from provisioner.boot.metrics.log_tail import LogTail
 from provisioner.boot.metrics.meters import log_families
 from provisioner.boot.metrics.programs import Program, health_families, nginx_families, program_families
@@ -84,7 +84,7 @@ def told_of_boot_host(
     def stores() -> Iterable[Metric]:
         complete, incomplete = store.count()
         words = "Images, by whether this host's store has all files of them."
-        yield gauge("image_store_images", words, ("state",), {("complete",): complete, ("incomplete",): incomplete})
+        yield gauge("image_store_images", words, ("state",), by_label({"complete": complete, "incomplete": incomplete}))
         for name, folder in folders.items():
             yield from space_of(name, folder, name.replace("_", " "))
 

@@ -104,9 +104,7 @@ class BootSettings:
     @property
     def urls(self) -> BootUrls:
         """Where booting servers find it."""
-        port = "" if self.http_port == 80 else f":{self.http_port}"
-        join = f"https://{self.address}:{self.join_port}"
-        return BootUrls(boot=f"http://{self.address}{port}", join=join, ipxe_https=self.ipxe_https)
+        return BootUrls.at(self.address, self.http_port, self.join_port, ipxe_https=self.ipxe_https)
 
 
 @dataclass(frozen=True)

@@ -31,6 +31,11 @@ def histogram(name: str, words: str, bounds: Sequence[float], counts: Sequence[i
     return family
 
 
+def by_label(values: Mapping[str, float]) -> Mapping[tuple[str, ...], float]:
+    """Of a family with one label: its values by that label's."""
+    return {(word,): value for word, value in values.items()}
+
+
 class FamiliesCollector(Collector):
     """Tells what `families` gives when Prometheus asks."""
 

@@ -10,7 +10,7 @@ from typing import Final
 from prometheus_client import CollectorRegistry, Counter
 from prometheus_client.core import Metric
 
-from provisioner.boot.metrics.families import Families, FamiliesCollector, counter
+from provisioner.boot.metrics.families import Families, FamiliesCollector, by_label, counter
 from provisioner.boot.metrics.log_tail import LogTail
 from provisioner.boot.metrics.progress import ProgressMeter
 from provisioner.boot.metrics.requests import RequestsMeter
@@ -90,10 +90,7 @@ class BootMeters:
 
 def log_families(tail: LogTail) -> Iterable[Metric]:
     """Whether what is counted of the requests can be trusted."""
-    faults: dict[tuple[str, ...], float] = {
-        ("unreadable_line",): tail.unreadable_lines,
-        ("lost_bytes",): tail.lost_bytes,
-    }
+    faults = by_label({"unreadable_line": tail.unreadable_lines, "lost_bytes": tail.lost_bytes})
     yield counter("http_log_faults", "What of nginx's log could not be counted.", ("fault",), faults)
 
 

@@ -25,7 +25,7 @@ from provisioner.boot.rack_cache import verdict_on_cache
 from provisioner.boot.script.choose import KeepWaiting, choose_boot_target
 from provisioner.boot.script.kernel_arguments import BootUrls
 from provisioner.boot.script.render import render_first_script, render_script
-from provisioner.cluster.source import Object, Source, look_up
+from provisioner.cluster.source import Object, Source, Watcher, look_up, when_changed
 from provisioner.rules.assigned_image import current_image_name, images_of_pool
 from provisioner.rules.bootability import availability_of
 from provisioner.rules.dpus import awaiting, hosts_that_wait_otherwise
@@ -220,23 +220,16 @@ class ScriptRenderer:
     def _synced(self) -> bool:
         return all(source.has_synced for source in (self._index.servers, self._pools, self._images, self._racks))
 
-    def _server_changed(self, _: str, old: dict[str, Any] | None, new: dict[str, Any] | None) -> None:
-        waiting = (self._index.servers.get(host) for host in hosts_that_wait_otherwise(old, new))
-        self._mark({mac for host in waiting if host is not None and (mac := boot_mac(host)) is not None})
-        if old is not None and new is not None and _inputs(old) == _inputs(new):
-            return
-        self._mark({mac for server in (old, new) if server is not None and (mac := boot_mac(server)) is not None})
+    def _server_changed(self, _: str, old: Object | None, new: Object | None) -> None:
+        self._mark(self._index.servers.get(host) for host in hosts_that_wait_otherwise(old, new))
+        if old is None or new is None or _inputs(old) != _inputs(new):
+            self._mark((old, new))
 
-    def _dependants(
-        self, dependants_of: Callable[[str], Iterable[Object]]
-    ) -> Callable[[str, Object | None, Object | None], None]:
-        def changed(name: str, old: Object | None, new: Object | None) -> None:
-            if old is None or new is None or _weight(old) != _weight(new):
-                self._mark({mac for server in dependants_of(name) if (mac := boot_mac(server)) is not None})
+    def _dependants(self, dependants_of: Callable[[str], Iterable[Object]]) -> Watcher:
+        return when_changed(_weight, lambda name: self._mark(dependants_of(name)))
 
-        return changed
-
-    def _mark(self, macs: set[str]) -> None:
+    def _mark(self, servers: Iterable[Object | None]) -> None:
+        macs = {mac for server in servers if server is not None and (mac := boot_mac(server)) is not None}
         if macs:
             with self._wake:
                 self._changed |= macs
@@ -253,8 +246,10 @@ def _inputs(server: Mapping[str, Any]) -> tuple[Any, ...]:
     return (server.get("spec"), *ordered, *(status.get(field) for field in fields))
 
 
-def _weight(body: Mapping[str, Any]) -> tuple[Any, ...]:
+def _weight(body: Object | None) -> tuple[Any, ...] | None:
     """What of a pool, rack or image a script depends on: not the counts in its status."""
+    if body is None:
+        return None
     return (body.get("spec"), images_of_pool(body), availability_of(body), verdict_on_cache(body))
 
 

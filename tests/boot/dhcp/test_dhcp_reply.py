@@ -68,12 +68,8 @@ def test_real_firmware_is_answered_exactly_so(name: str) -> None:
 
 
 def worst_templates() -> dict[tuple[ReplyKind, DhcpClient], bytes]:
-    longest = "http://" + "h" * (LONGEST_TEXT - 7)
-    config = DhcpConfig(
-        server_address=SERVER,
-        script_url=longest,
-        firmware_url=longest[: LONGEST_TEXT - 1 - max(map(len, FIRMWARE_FILES))],
-    )
+    longest = "http://" + "h" * (LONGEST_TEXT - len("http:///tftp/") - max(map(len, FIRMWARE_FILES)))
+    config = DhcpConfig(server_address=SERVER, web_url=longest)
     full = subnet(dns_servers=("10.80.0.2",) * 9, ntp_servers=("10.80.0.3",) * 9, mtu=9000)
     templates = build_templates(read_subnet("r01", full), config)
     return {(kind, client): templates[kind][client].complete for kind in ReplyKind for client in DhcpClient}
@@ -184,8 +180,8 @@ def test_a_subnet_without_gateway_dns_and_mtu_says_nothing_of_them() -> None:
         ({"server_address": SERVER, "workers": 0}, "workers is 0"),
         ({"server_address": SERVER, "workers": 17}, "workers is 17"),
         ({"server_address": SERVER, "lease_seconds": 60}, "leases are 60 s and 120 s"),
-        ({"server_address": SERVER, "script_url": "http://" + "x" * 130}, "longer than 127"),
-        ({"server_address": SERVER, "firmware_url": "http://börse/tftp"}, "not ASCII"),
+        ({"server_address": SERVER, "web_url": "http://" + "x" * 130}, "longer than 127"),
+        ({"server_address": SERVER, "web_url": "http://börse"}, "not ASCII"),
     ],
 )
 def test_settings_that_cannot_work_are_refused(settings: dict[str, object], words: str) -> None:
@@ -196,8 +192,9 @@ def test_settings_that_cannot_work_are_refused(settings: dict[str, object], word
 def test_addresses_and_urls_are_the_server_s_own_unless_set() -> None:
     assert CONFIG.script == "http://10.80.0.1/boot.ipxe"
     assert CONFIG.firmware("snponly.efi") == "http://10.80.0.1/tftp/snponly.efi"
-    other = DhcpConfig(server_address=SERVER, firmware_url="http://boot.example/f/")
-    assert other.firmware("a.efi") == "http://boot.example/f/a.efi"
+    other = DhcpConfig(server_address=SERVER, web_url="http://boot.example:8080")
+    assert other.script == "http://boot.example:8080/boot.ipxe"
+    assert other.firmware("a.efi") == "http://boot.example:8080/tftp/a.efi"
 
 
 def test_the_uuid_of_option_97_is_the_one_that_smbios_shows() -> None:

@@ -31,10 +31,9 @@ class DhcpConfig:
     client_port: int = 68
     lease_seconds: int = 86_400
     discovery_lease_seconds: int = 120
-    firmware_url: str | None = None
-    """Where UEFI HTTP boot finds the first-stage files; `http://<server address>/tftp` if absent."""
-    script_url: str | None = None
-    """iPXE's first script; `http://<server address>/boot.ipxe` if absent."""
+    web_url: str | None = None
+    """Where iPXE finds its first script, and UEFI HTTP boot the first-stage files; `http://<server address>` if absent.
+    Without a slash at the end."""
 
     def __post_init__(self) -> None:
         try:
@@ -59,8 +58,13 @@ class DhcpConfig:
 
     @property
     def script(self) -> str:
-        return self.script_url or f"http://{self.server_address}/boot.ipxe"
+        """URL of iPXE's first script."""
+        return f"{self._web}/boot.ipxe"
 
     def firmware(self, file: str) -> str:
         """URL of a first-stage file."""
-        return f"{(self.firmware_url or f'http://{self.server_address}/tftp').rstrip('/')}/{file}"
+        return f"{self._web}/tftp/{file}"
+
+    @property
+    def _web(self) -> str:
+        return self.web_url or f"http://{self.server_address}"
