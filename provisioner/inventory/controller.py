@@ -6,7 +6,6 @@ claimed (`claims.py`). So several threads may work, and two leaders do no harm.
 
 from __future__ import annotations
 
-import time
 from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass
 from datetime import UTC, datetime
@@ -78,7 +77,6 @@ class ServerReconciler(StatusReconciler[Said]):
         events: Events,
         *,
         clock: Callable[[], datetime],
-        monotonic: Callable[[], float] = time.monotonic,
     ) -> None:
         super().__init__(cluster, informers.servers, events, caches=informers.all, now=clock)
         self._informers = informers
@@ -92,7 +90,7 @@ class ServerReconciler(StatusReconciler[Said]):
             claimed=self.book,
         )
         self.claimer = AddressClaimer(
-            cluster, informers.servers, self.book, self._judge, news=self.controller.queue.add, monotonic=monotonic
+            cluster, informers.servers, self.book, self._judge, news=self.controller.queue.add
         )
 
     def leave(self, key: str, body: Object | None) -> None:
@@ -185,12 +183,10 @@ def build_inventory_controllers(
     informers: InventoryInformers,
     recorder: Events,
     clock: Callable[[], datetime] = lambda: datetime.now(UTC),
-    *,
-    monotonic: Callable[[], float] = time.monotonic,
 ) -> list[Controller]:
     """The controllers of servers and racks, following their caches. Build them anew for each leadership."""
     index, counts = ClaimIndex(), RackCounts()
-    servers = ServerReconciler(cluster, informers, index, recorder, clock=clock, monotonic=monotonic)
+    servers = ServerReconciler(cluster, informers, index, recorder, clock=clock)
     racks = RackReconciler(cluster, informers, counts, recorder, clock=clock)
     rack_controller = Controller("inventory-racks", racks.reconcile)
 

@@ -141,7 +141,6 @@ def carry_out(
     *,
     dry_run: bool = False,
     advance: Callable[[], None] = lambda: None,
-    connections: int = CONNECTIONS,
 ) -> RegistrationOutcome:
     """Do it, or have the API server rehearse it (`dry_run`); `advance` is called after each step that is not unchanged.
 
@@ -174,7 +173,7 @@ def carry_out(
         if number not in results:
             waves.setdefault(_WAVES.index(step.kind if step.action != "delete" else "delete"), []).append(number)
     for _, numbers in sorted(waves.items()):
-        with ThreadPoolExecutor(connections) as pool:
+        with ThreadPoolExecutor(CONNECTIONS) as pool:
             try:
                 list(pool.map(do, numbers))
             except KeyboardInterrupt:
