@@ -23,7 +23,6 @@ from provisioner.join.admission.attestation import VERIFIERS
 from provisioner.join.admission.configuration import JoinSettings
 from provisioner.join.admission.meter import JoinMeter
 from provisioner.join.admission.service import JoinService, find_dpus_in, find_server_in
-from provisioner.join.admission.source import TrustedProxies
 from provisioner.join.admission.tpm.firmware import PROFILE_READ_SECONDS
 from provisioner.join.admission.tpm.verifier import TpmVerifier
 from provisioner.join.admission.tpm.wire import TYPE
@@ -50,9 +49,6 @@ def build_join_blueprint(
 ) -> Blueprint:
     """The join service. `caches` are those of the boot host, `urls` what its scripts name, `firmware` the folders with
     what it serves to firmware. endorsement_authorities: certificates of TPM vendors, PEM.
-
-    The addresses that it believes are those of the WSGI server's own peer: the boot service puts the client's address
-    there itself (see provisioner.boot.host.peer), and no header counts here.
     """
     ca = api_server_ca.read_text() if api_server_ca else cluster.ca_pem
     if not ca:
@@ -82,7 +78,7 @@ def build_join_blueprint(
         verifiers={**VERIFIERS, TYPE: tpm},
         sources={of(NodePool): caches.pools, of(Image): caches.images},
     )
-    return join_blueprint(meter.around(service), TrustedProxies(), is_known=known_by_address(caches.servers))
+    return join_blueprint(meter.around(service), is_known=known_by_address(caches.servers))
 
 
 def _authorities(path: Path) -> tuple[x509.Certificate, ...]:

@@ -21,7 +21,6 @@ from flask import Flask
 from provisioner.boot.host.nginx import NginxSite, nginx_command, render_nginx
 from provisioner.boot.host.peer import RealPeer
 from provisioner.boot.tftp.firmware import SERVED_FILES
-from provisioner.join.admission.source import TrustedProxies
 from provisioner.join.admission.web import join_blueprint
 from provisioner.network.agent.boot.image_cache import ImageCache
 from provisioner.network.agent.boot.proxy import Proxy
@@ -110,7 +109,7 @@ def _serve(made: Far, stack: ExitStack) -> None:
     """The boot service's routes and the join's, on the socket that nginx asks."""
     application: Any = made.boot.client().application
     assert isinstance(application, Flask)
-    application.register_blueprint(join_blueprint(made.join, TrustedProxies(), is_known=lambda source: False))
+    application.register_blueprint(join_blueprint(made.join, is_known=lambda source: False))
     server = waitress.create_server(
         RealPeer(application), unix_socket=str(made.folder / "run/answers.sock"), unix_socket_perms="666",
         clear_untrusted_proxy_headers=False,
