@@ -13,6 +13,7 @@ from typing import Final, Protocol
 from provisioner.api.machinery.wording import quantity
 from provisioner.cluster.controller import ReconcileObserver
 from provisioner.cluster.health.checks import Check, HealthVerdict, ill, well
+from provisioner.cluster.source import Watcher
 
 ELECTION_SECONDS: Final = 120.0
 """An election turns every 2 s, and waits 5 s for an answer; a leadership that ends has 35 s for its work under way."""
@@ -59,6 +60,7 @@ class FollowedCache(Protocol):
     def __len__(self) -> int: ...
     def turned_seconds(self) -> float: ...
     def heard_seconds(self) -> float: ...
+    def subscribe(self, watcher: Watcher, /) -> None: ...
 
 
 class Process:

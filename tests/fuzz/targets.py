@@ -64,7 +64,7 @@ def _responder() -> Responder:
 
 def _dhcp(data: bytes) -> None:
     responder = _responder()
-    responder.discovery = LentAddresses(60, responder.table.is_taken)  # so that each input meets the same
+    responder.discovery = LentAddresses(responder.table.is_taken)  # so that each input meets the same
     for arrival in (DIRECT, UNICAST):
         outcome = responder.answer(data, arrival)
         assert outcome.reply is None or len(outcome.reply) < 10_000

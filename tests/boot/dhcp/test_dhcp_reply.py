@@ -179,7 +179,6 @@ def test_a_subnet_without_gateway_dns_and_mtu_says_nothing_of_them() -> None:
         ({"server_address": "boot.example"}, "server_address is 'boot.example'"),
         ({"server_address": SERVER, "workers": 0}, "workers is 0"),
         ({"server_address": SERVER, "workers": 17}, "workers is 17"),
-        ({"server_address": SERVER, "lease_seconds": 60}, "leases are 60 s and 120 s"),
         ({"server_address": SERVER, "web_url": "http://" + "x" * 130}, "longer than 127"),
         ({"server_address": SERVER, "web_url": "http://börse"}, "not ASCII"),
     ],

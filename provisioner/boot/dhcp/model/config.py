@@ -12,6 +12,10 @@ from provisioner.boot.tftp.firmware import FIRMWARE_FILES
 LONGEST_TEXT: Final = 127
 """File names and URLs, so that they fit the BOOTP field and every reply fits 576 bytes (see template.py)."""
 MOST_WORKERS: Final = 16
+CLIENT_PORT: Final = 68
+LEASE_SECONDS: Final = 86_400
+DISCOVERY_LEASE_SECONDS: Final = 120
+"""Of unknown machines."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -28,9 +32,6 @@ class DhcpConfig:
     interfaces: tuple[str, ...] = ()
     workers: int = 2
     server_port: int = 67
-    client_port: int = 68
-    lease_seconds: int = 86_400
-    discovery_lease_seconds: int = 120
     web_url: str | None = None
     """Where iPXE finds its first script, and UEFI HTTP boot the first-stage files; `http://<server address>` if absent.
     Without a slash at the end."""
@@ -44,11 +45,6 @@ class DhcpConfig:
             ) from error
         if not 1 <= self.workers <= MOST_WORKERS:
             raise Refused(f"DHCP setting workers is {self.workers}", hint=f"give 1 to {MOST_WORKERS}")
-        if not 0 < self.discovery_lease_seconds <= self.lease_seconds < 1 << 31:
-            raise Refused(
-                f"DHCP leases are {self.lease_seconds} s and {self.discovery_lease_seconds} s for unknown machines",
-                hint="make the lease of unknown machines the shorter one, and both positive",
-            )
         for text in (self.script, *map(self.firmware, FIRMWARE_FILES)):
             if not text.isascii() or not 0 < len(text) <= LONGEST_TEXT:
                 raise Refused(

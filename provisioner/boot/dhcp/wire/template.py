@@ -10,7 +10,7 @@ from enum import IntEnum
 from ipaddress import IPv4Address
 from typing import Final, NamedTuple
 
-from provisioner.boot.dhcp.model.config import DhcpConfig
+from provisioner.boot.dhcp.model.config import DISCOVERY_LEASE_SECONDS, LEASE_SECONDS, DhcpConfig
 from provisioner.boot.dhcp.model.subnet import ServedSubnet
 from provisioner.boot.dhcp.wire import options as opt
 from provisioner.boot.dhcp.wire.client import DhcpClient
@@ -73,7 +73,7 @@ def _build(kind: ReplyKind, client: DhcpClient, subnet: ServedSubnet, config: Dh
         (
             opt.encode_option(opt.MESSAGE_TYPE, bytes((_MESSAGE[kind],))),
             opt.encode_option(opt.SERVER_IDENTIFIER, server),
-            _lease(kind, config),
+            _lease(kind),
             _network(client, subnet),
             boot,
         )
@@ -88,11 +88,11 @@ def finish(tail: bytes) -> bytes:
     return (tail + b"\xff").ljust(opt.MINIMUM_REPLY_BYTES - _BEFORE_TAIL, b"\0")
 
 
-def _lease(kind: ReplyKind, config: DhcpConfig) -> bytes:
+def _lease(kind: ReplyKind) -> bytes:
     if kind is ReplyKind.INFORM_ACK:
         return b""  # RFC 2131, section 4.3.5: no lease time in the answer to an INFORM
     lent = kind in (ReplyKind.OFFER_LENT, ReplyKind.ACK_LENT)
-    seconds = config.discovery_lease_seconds if lent else config.lease_seconds
+    seconds = DISCOVERY_LEASE_SECONDS if lent else LEASE_SECONDS
     return (
         opt.encode_seconds(opt.LEASE_TIME, seconds)
         + opt.encode_seconds(opt.RENEWAL_TIME, seconds // 2)
