@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import threading
+from collections import defaultdict
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from typing import Any
@@ -12,6 +13,7 @@ from structlog.testing import capture_logs
 
 from provisioner.api.machinery.values import MacAddress
 from provisioner.boot.dhcp import Observation
+from provisioner.boot.dhcp.responder.tally import Tally
 from provisioner.boot.dhcp.wire import options as opt
 from provisioner.boot.host import dhcp_feed
 from provisioner.boot.host.dhcp_feed import DhcpFeed
@@ -51,8 +53,8 @@ class FakeDhcp:
     counted: dict[str, int] = field(default_factory=dict)
     wrong: dict[str, str] = field(default_factory=dict)
 
-    def counters(self) -> dict[str, int]:
-        return dict(self.counted)
+    def tally(self) -> Tally:
+        return Tally(defaultdict(int, self.counted))
 
     def problems(self) -> dict[str, str]:
         return dict(self.wrong)

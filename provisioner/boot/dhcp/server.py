@@ -99,13 +99,8 @@ class DhcpServer:
         self._on_traced = on_packet
         self._supervisor.tell(Traced(frozenset(bytes.fromhex(mac.replace(":", "")) for mac in macs)))
 
-    def counters(self) -> dict[str, int]:
-        """How often each thing happened since the start (`offered`, `dropped-…`), as the workers last reported it."""
-        with self._lock:
-            return dict(self._tally.counters)
-
     def tally(self) -> Tally:
-        """All that the workers counted since the start."""
+        """All that the workers counted since the start, as they last reported it."""
         with self._lock:
             return deepcopy(self._tally)
 

@@ -30,6 +30,11 @@ def worker_of(mac: bytes, workers: int) -> int:
     return ((int.from_bytes(mac[2:6], "big") * 0x9E3779B1 & 0xFFFFFFFF) >> 16) % workers
 
 
+def counted(server: DhcpServer, verdict: str) -> int:
+    """How often that became of a packet, as the workers last reported it."""
+    return server.tally().counters.get(verdict, 0)
+
+
 def worker_pids(server: DhcpServer) -> list[int]:
     """Process ids of the workers that run."""
     workers = server._supervisor._workers

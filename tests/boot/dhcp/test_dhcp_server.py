@@ -29,6 +29,7 @@ from tests.boot.dhcp.relay import (
     SERVER_ADDRESS,
     Relay,
     config,
+    counted,
     wait_until,
     worker_of,
     worker_pids,
@@ -106,7 +107,7 @@ def test_a_message_that_is_too_long_is_counted_and_the_next_is_answered() -> Non
         for size in (opt.LONGEST_MESSAGE + 1, 20_000, 60_000):
             relay.send(long_discover(known, size))
         assert yiaddr(relay.exchange(discover(known))) == "127.80.0.11"
-        wait_until(lambda: run.server.counters().get("dropped-long-packet", 0) == 3, "they were not counted")
+        wait_until(lambda: counted(run.server, "dropped-long-packet") == 3, "they were not counted")
 
 
 def test_an_ipoib_client_is_seen_by_its_guid() -> None:
@@ -132,8 +133,8 @@ def test_machines_are_answered_by_every_worker() -> None:
             request_of("127.80.0.12", second, server=SERVER_ADDRESS, giaddr=RELAY_ADDRESS, xid=3)  # type: ignore[arg-type]
         )
         assert ack.options[opt.MESSAGE_TYPE] == bytes((opt.ACK,))
-        wait_until(lambda: run.server.counters().get("acknowledged", 0) >= 1, "the counters were not reported")
-        assert run.server.counters()["offered"] >= 2
+        wait_until(lambda: counted(run.server, "acknowledged") >= 1, "the counters were not reported")
+        assert counted(run.server, "offered") >= 2
 
 
 def test_before_the_inventory_is_known_there_is_silence_and_afterwards_answers() -> None:
@@ -142,7 +143,7 @@ def test_before_the_inventory_is_known_there_is_silence_and_afterwards_answers()
         run.server.put_rack(RACK)
         run.server.put_server(registered(mac, 11))
         relay.send(discover(mac))
-        wait_until(lambda: run.server.counters().get("dropped-not-synced", 0) >= 1, "the packet was not seen")
+        wait_until(lambda: counted(run.server, "dropped-not-synced") >= 1, "the packet was not seen")
         assert relay.receive(0.1) is None
         run.server.replace([RACK], [registered(mac, 11)])
         assert yiaddr(relay.exchange(discover(mac, 2))) == "127.80.0.11"
@@ -156,7 +157,7 @@ def test_changes_reach_every_worker() -> None:
         wait_until(lambda: yiaddr(relay.exchange(discover(second, 2))) == "127.80.0.77", "the change was not served")
         run.server.remove_rack("r01")
         wait_until(
-            lambda: (relay.send(discover(first, 3)), run.server.counters().get("dropped-unknown-relay", 0))[1] > 0,
+            lambda: (relay.send(discover(first, 3)), counted(run.server, "dropped-unknown-relay"))[1] > 0,
             "the removed rack was still served",
         )
 
@@ -173,15 +174,15 @@ def test_unknown_machines_of_all_workers_share_one_discovery_range_without_colli
             assert ack.options[opt.MESSAGE_TYPE] == bytes((opt.ACK,))
             lent[mac] = offered
         assert set(lent.values()) == {f"127.80.0.{n}" for n in range(200, 210)}
-        wait_until(lambda: run.server.counters().get("forwarded-unknown-machine", 0) >= 10, "nothing was forwarded")
+        wait_until(lambda: counted(run.server, "forwarded-unknown-machine") >= 10, "nothing was forwarded")
 
 
 def test_a_message_that_one_worker_hands_to_another_is_counted_once_and_answers_have_their_time() -> None:
     with running(RACK) as (run, relay):
         for xid in range(20):
             relay.send(discover(mac_for(1, xid % 5), 300 + xid, PXE))
-        wait_until(lambda: run.server.counters().get("offered-lent", 0) == 20, "not all were answered")
-        wait_until(lambda: run.server.counters().get("forwarded-unknown-machine", 0) == 20, "none was handed over")
+        wait_until(lambda: counted(run.server, "offered-lent") == 20, "not all were answered")
+        wait_until(lambda: counted(run.server, "forwarded-unknown-machine") == 20, "none was handed over")
         relay.exchange(request_of("127.80.0.200", mac_for(0), server=SERVER_ADDRESS, giaddr=RELAY_ADDRESS, xid=7))  # type: ignore[arg-type]
         wait_until(lambda: sum(run.server.tally().waits) >= 1, "no time was noted")
         found = {(number, relayed, client): n for number, relayed, client, n in run.server.tally().messages() if n}
@@ -223,7 +224,7 @@ def test_an_observer_that_fails_hears_of_the_next_machine_all_the_same() -> None
         dhcp.replace([RACK], [registered(first, 11), registered(second, 12)])
         with Relay(settings) as relay:
             relay.exchange(discover(first, 1, PXE))
-            wait_until(lambda: dhcp.counters().get("offered", 0) >= 1, "the first was not counted")
+            wait_until(lambda: counted(dhcp, "offered") >= 1, "the first was not counted")
             relay.exchange(discover(second, 2, PXE))
         wait_until(heard.is_set, "the second observation was lost")
     finally:
