@@ -25,7 +25,7 @@ from tests.boot.fake_source import FakeSource
 
 HOME, AWAY = "52:54:00:00:00:21", "52:54:00:00:00:22"
 SEEN = Observation(mac_address=MacAddress(HOME), kind="Declined", server="r01-u01", rack="r01", subnet="boot",
-                   address="10.80.0.21", architecture=None, system_uuid=None, vendor_class=None, time=0.0)  # fmt: skip
+                   address="10.80.0.21")  # fmt: skip
 
 
 @dataclass

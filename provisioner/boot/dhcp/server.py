@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import queue
 import threading
-import time
 from collections.abc import Callable, Iterable
 from copy import deepcopy
 
@@ -39,12 +38,9 @@ class DhcpServer:
         self,
         config: DhcpConfig,
         on_observation: Callable[[Observation], None],
-        *,
-        clock: Callable[[], float] = time.time,
     ) -> None:
         self._on_observation = on_observation
         self._on_traced: Callable[[TracedPacket], None] = lambda packet: None
-        self._clock = clock
         self._lock = threading.Lock()
         self._inventory = Inventory()
         self._synced = False
@@ -128,10 +124,9 @@ class DhcpServer:
             return self._inventory.snapshot() if self._synced else None
 
     def _take_report(self, report: WorkerReport) -> None:
-        now = self._clock()
         with self._lock:
             self._tally.add(report.tally)
-            observations = [observe(seen, self._inventory.server_of(seen.mac), now) for seen in report.sightings]
+            observations = [observe(seen, self._inventory.server_of(seen.mac)) for seen in report.sightings]
         for packet in report.traced:
             try:
                 self._on_traced(packet)

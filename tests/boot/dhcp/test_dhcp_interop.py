@@ -68,9 +68,7 @@ class Place:
         self.host, self.router, self.near, self.far = made
         self.folder = folder
         self.observations: list[Observation] = []
-        self.server = DhcpServer(
-            DhcpConfig(server_address=SERVER, interfaces=("rack0",)), self.observations.append, clock=lambda: 0.0
-        )
+        self.server = DhcpServer(DhcpConfig(server_address=SERVER, interfaces=("rack0",)), self.observations.append)
         connect(self.host, "rack0", self.near, "eth0")
         connect(self.host, "up0", self.router, "boot0")
         connect(self.router, "rack0", self.far, "eth0")
