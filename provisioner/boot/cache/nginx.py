@@ -14,24 +14,11 @@ from provisioner.boot.template import load_template
 from provisioner.node.http.lingering_close import LINGER_SECONDS
 
 
-@dataclass(frozen=True)
-class Upstream:
-    """A boot host, by the URL of its web server without a path."""
+def read_upstream(url: str) -> str:
+    """The URL of a boot host's web server, with its port and without a path.
 
-    host: str
-    port: int
-
-    @property
-    def netloc(self) -> str:
-        return f"{self.host}:{self.port}"
-
-    @property
-    def url(self) -> str:
-        return f"http://{self.netloc}"
-
-
-def read_upstream(url: str) -> Upstream:
-    """Raises: Refused if it is no plain `http://HOST[:PORT]`."""
+    Raises: Refused if it is no plain `http://HOST[:PORT]`.
+    """
     split = urlsplit(url)
     try:
         port = 80 if split.port is None else split.port
@@ -43,19 +30,19 @@ def read_upstream(url: str) -> Upstream:
             f"{url!r} is no boot host of which images can be fetched",
             hint="write it as http://10.80.0.1 or http://boot1:8080, without a path",
         )
-    return Upstream(split.hostname, port)
+    return f"http://{split.hostname}:{port}"
 
 
 @dataclass(frozen=True, kw_only=True)
 class CacheSite:
     """What nginx serves on a cache host, and where.
 
-    addresses: to listen on. upstreams: boot hosts, the preferred one first. state: a folder that may be empty and may
-    be lost. slots: answers at once. user: whom the workers run as; None where nginx is not started by root.
+    addresses: to listen on. upstreams: URLs of boot hosts, the preferred one first. state: a folder that may be empty
+    and may be lost. slots: answers at once. user: whom the workers run as; None where nginx is not started by root.
     """
 
     addresses: tuple[str, ...]
-    upstreams: tuple[Upstream, ...]
+    upstreams: tuple[str, ...]
     state: Path
     slots: int
     user: str | None = None

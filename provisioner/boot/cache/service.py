@@ -43,7 +43,7 @@ class CacheService:
     def __init__(self, site: CacheSite, *, kept_bytes: int, least_rate: int, enter: Enter = run_here) -> None:
         self._site, self._enter = site, enter
         self.kept = KeptFiles(site.kept, kept_bytes)
-        self.boot_hosts = BootHosts([upstream.url for upstream in site.upstreams])
+        self.boot_hosts = BootHosts(site.upstreams)
         self.fetcher = Fetcher(self.kept, self.boot_hosts, least_rate=least_rate, clock=time.time)
         self.rechecker = Rechecker(self.kept)
         self._signatures = Signatures(site.signatures, self.boot_hosts, time.time)
@@ -86,9 +86,7 @@ class CacheService:
                 thread = threading.Thread(target=run, args=(halt,), name=f"cache-{name}", daemon=True)
                 thread.start()
                 self._threads.append(thread)
-            log.info(
-                "cache was started", addresses=self._site.addresses, boot_hosts=[u.url for u in self._site.upstreams]
-            )
+            log.info("cache was started", addresses=site.addresses, boot_hosts=list(site.upstreams))
             try:
                 stop.wait()
             finally:
@@ -161,7 +159,7 @@ class CacheService:
     def _write_status(self) -> None:
         files = self.kept.all()
         status = {
-            "bootHosts": [upstream.url for upstream in self._site.upstreams],
+            "bootHosts": list(self._site.upstreams),
             "keptFiles": len(files),
             "keptBytes": sum(file.size_bytes for file in files),
             "mostBytes": self.kept.most_bytes,

@@ -129,7 +129,7 @@ class TpmVerifier:
                 random=self.random,
             )
             return Challenge(challenge_to_wire(issued))
-        shown = _Shown(question, keys, _evidence(keys, offered.answer), state, identity, self.authorities)
+        shown = _Shown(question, keys, _evidence(keys, offered.answer), state, identity)
         return shown.pending_key(self.profiles()) if is_unknown else self._judge(shown)
 
     def _identity(self, question: EvidenceQuestion, keys: OfferedKeys) -> KnownIdentity:
@@ -202,7 +202,6 @@ class _Shown:
     evidence: Evidence
     state: ChallengeState
     identity: KnownIdentity
-    authorities: tuple[x509.Certificate, ...]
 
     def proven(self, profile: str | None, firmware_digest: str | None, counts: tuple[int, int] | None) -> Proven:
         """counts: the TPM's resets and restarts, if they are its own numbers."""
@@ -355,7 +354,7 @@ class _Shown:
     def _seen(self, profile: str | None) -> SeenMachine:
         return SeenMachine(
             endorsement_key_sha256=endorsement_key_sha256(self.keys.endorsement),
-            authority=_authority(self.authorities, self.keys, self.question),
+            authority=_authority(self.identity.authorities, self.keys, self.question),
             firmware_profile=profile,
             is_registered=self._is_registered(),
             time=rfc3339_micro(self.question.now),
