@@ -193,7 +193,7 @@ def _judge_token(request: CertificateRequest, facts: CertificateFacts) -> Certif
     join = server.status.join or JoinStatus()
     if join.token_id != token_id:
         return Deny("WrongToken", f"token {token_id} is not the one that was handed out for server {server.name}")
-    if join.certificate_token_id == token_id:  # written before the approval
+    if _is_claimed(join, token_id):
         if join.certificate_request_name == request.name:
             # We claimed it and died before we said so.
             return ApproveBootstrap(token_id)
@@ -201,6 +201,11 @@ def _judge_token(request: CertificateRequest, facts: CertificateFacts) -> Certif
     if not facts.token_exists:
         return Deny("WrongToken", f"the Secret of token {token_id} is gone, or is none of ours")
     return ApproveBootstrap(token_id)
+
+
+def _is_claimed(join: JoinStatus, token_id: str) -> bool:
+    """Whether a certificate was approved on it, or is about to be: that is written before the approval."""
+    return join.certificate_token_id == token_id
 
 
 def _judge_node(
