@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Final
+from typing import Any, Final
 
 from provisioner.api import KINDS
 from provisioner.api.machinery.meta import Resource
@@ -115,6 +115,16 @@ BUILT_IN: Final = (
 def of(kind: type[Resource]) -> ResourceType:
     """The resource type of one of the project's own kinds: `of(Server)`."""
     return ResourceType(GROUP, VERSION, kind.KIND.kind, kind.KIND.plural, namespaced=kind.KIND.namespaced)
+
+
+def regarding(object_: Resource) -> dict[str, Any]:
+    """One of the project's own objects as Events refer to it."""
+    type_ = of(type(object_))
+    return {
+        "apiVersion": type_.api_version,
+        "kind": type_.kind,
+        "metadata": {"name": object_.name, "uid": object_.metadata.uid},
+    }
 
 
 KNOWN: Final[dict[tuple[str, str], ResourceType]] = {

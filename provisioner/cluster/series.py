@@ -51,6 +51,11 @@ def counter(name: str, words: str, labels: tuple[str, ...], values: Mapping[tupl
     return family
 
 
+def by_label(values: Mapping[str, float]) -> Values:
+    """Of a family with one label: its values by that label's."""
+    return {(word,): value for word, value in values.items()}
+
+
 def counts_of(found: Mapping[str, int], states: Iterable[str]) -> Values:
     """How many are in each of `states`, by the one label that says so."""
     return {(state,): found.get(state, 0) for state in states}

@@ -6,7 +6,6 @@ claimed (`claims.py`). So several threads may work, and two leaders do no harm.
 
 from __future__ import annotations
 
-import time
 from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass
 from datetime import UTC, datetime
@@ -21,7 +20,7 @@ from provisioner.cluster.client import Cluster
 from provisioner.cluster.controller import Controller
 from provisioner.cluster.events import Events, Happened
 from provisioner.cluster.reconciler import Said, StatusReconciler, news_of
-from provisioner.cluster.source import Caches, Lookup, Object, Source, conditions_of
+from provisioner.cluster.source import Caches, Lookup, Object, Source, conditions_of, look_up
 from provisioner.inventory.addresses.allocate import Holders
 from provisioner.inventory.addresses.claims import AddressClaimer, ClaimBook, address_of, claims_of
 from provisioner.inventory.addresses.judge import Judgement, ServerContext, judge, unclaimed
@@ -78,7 +77,6 @@ class ServerReconciler(StatusReconciler[Said]):
         events: Events,
         *,
         clock: Callable[[], datetime],
-        monotonic: Callable[[], float] = time.monotonic,
     ) -> None:
         super().__init__(cluster, informers.servers, events, caches=informers.all, now=clock)
         self._informers = informers
@@ -92,7 +90,7 @@ class ServerReconciler(StatusReconciler[Said]):
             claimed=self.book,
         )
         self.claimer = AddressClaimer(
-            cluster, informers.servers, self.book, self._judge, news=self.controller.queue.add, monotonic=monotonic
+            cluster, informers.servers, self.book, self._judge, news=self.controller.queue.add
         )
 
     def leave(self, key: str, body: Object | None) -> None:
@@ -124,10 +122,9 @@ class ServerReconciler(StatusReconciler[Said]):
 
     def _judge(self, body: Mapping[str, Any]) -> Judgement:
         server = decode_shared(Server, body)
-        rack = self._informers.racks.get(server.spec.rack_ref) if server.spec.rack_ref else None
         claimants = self._index.claimants(exclusive_claims(body))
         surroundings = ServerContext(
-            rack=decode_shared(Rack, rack) if rack is not None else None,
+            rack=look_up(Rack, self._informers.racks, server.spec.rack_ref),
             rivals=find_rivals(body, claimants, self._informers.servers.get),
             claimed_by=self._claimed_by(server),
             holders=self.holders,
@@ -186,12 +183,10 @@ def build_inventory_controllers(
     informers: InventoryInformers,
     recorder: Events,
     clock: Callable[[], datetime] = lambda: datetime.now(UTC),
-    *,
-    monotonic: Callable[[], float] = time.monotonic,
 ) -> list[Controller]:
     """The controllers of servers and racks, following their caches. Build them anew for each leadership."""
-    index, counts = ClaimIndex(exclusive_claims), RackCounts()
-    servers = ServerReconciler(cluster, informers, index, recorder, clock=clock, monotonic=monotonic)
+    index, counts = ClaimIndex(), RackCounts()
+    servers = ServerReconciler(cluster, informers, index, recorder, clock=clock)
     racks = RackReconciler(cluster, informers, counts, recorder, clock=clock)
     rack_controller = Controller("inventory-racks", racks.reconcile)
 

@@ -18,11 +18,6 @@ from provisioner.cluster.source import Lookup, is_true_in
 Object = Mapping[str, Any]
 
 
-def is_ready(server: Object) -> bool:
-    """Whether a Server's condition Ready is True."""
-    return is_true_in(server, "Ready")
-
-
 Tally = Mapping[str, int]
 """How many servers a rack has of each sort: all, ready, pending."""
 
@@ -59,7 +54,7 @@ def _sorts(server: Object | None) -> Mapping[str, Sequence[str]]:
     """In which rack a server counts, and as what there."""
     if server is None or not server["spec"].get("rackRef"):
         return {}
-    spec, ready = server["spec"], ["ready"] if is_ready(server) else []
+    spec, ready = server["spec"], ["ready"] if is_true_in(server, "Ready") else []
     pending = ["pending"] if spec.get("acceptance", "Pending") == "Pending" else []
     return {spec["rackRef"]: ["all", *ready, *pending]}
 

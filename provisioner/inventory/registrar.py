@@ -49,7 +49,6 @@ ATTEMPTS: Final = 10
 T = TypeVar("T")
 
 _KINDS = {kind.KIND.kind: kind for kind in (Rack, Server)}
-_ORDER = {"Rack": 0, "Server": 1}
 _WAVES: Final = ("Rack", "Secret", "Server", "delete")
 """What is written together; each waits for those before it. A server's BMC is spoken to once it exists, so its Secret
 comes first."""
@@ -105,7 +104,7 @@ def plan_registration(
     patience = _Patience()
     existing = patience.call(lambda: _read(cluster))
     now = {(body["kind"], body["metadata"]["name"]): body for body in existing}
-    entries = sorted(packing_list.entries, key=lambda entry: _ORDER[entry.kind])
+    entries = sorted(packing_list.entries, key=lambda entry: _WAVES.index(entry.kind))
     entries = [
         settle_acceptance(name_credentials(entry), now.get((entry.kind, entry.name)), acceptance) for entry in entries
     ]
@@ -142,7 +141,6 @@ def carry_out(
     *,
     dry_run: bool = False,
     advance: Callable[[], None] = lambda: None,
-    connections: int = CONNECTIONS,
 ) -> RegistrationOutcome:
     """Do it, or have the API server rehearse it (`dry_run`); `advance` is called after each step that is not unchanged.
 
@@ -175,7 +173,7 @@ def carry_out(
         if number not in results:
             waves.setdefault(_WAVES.index(step.kind if step.action != "delete" else "delete"), []).append(number)
     for _, numbers in sorted(waves.items()):
-        with ThreadPoolExecutor(connections) as pool:
+        with ThreadPoolExecutor(CONNECTIONS) as pool:
             try:
                 list(pool.map(do, numbers))
             except KeyboardInterrupt:

@@ -14,8 +14,6 @@ from provisioner.api import AddressBlock, Maintenance, Rack, Server
 from provisioner.api.machinery.codec import encode
 from provisioner.api.nodes.maintenance import FINAL_PHASES
 
-Body = Mapping[str, Any]
-
 
 @dataclass(frozen=True)
 class RackContents:

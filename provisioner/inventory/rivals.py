@@ -4,37 +4,33 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Callable, Iterable, Mapping
-from typing import Any, Final
+from typing import Any
 
 from provisioner.inventory.duplicates import POSITION, Claim, claims_of
 from provisioner.rules.identity import precedence
 
 Object = Mapping[str, Any]
 
-_HARMLESS: Final = (POSITION,)
-"""A wrong place in a rack misleads a technician; it boots no wrong machine."""
-
 
 def exclusive_claims(body: Object | None) -> frozenset[Claim]:
     """What no two servers may claim if both are to boot. A rejected server claims nothing."""
     if body is None or body["spec"].get("acceptance") == "Rejected":
         return frozenset()
-    claims = claims_of(body["spec"])
-    return frozenset(claim for claim in claims if claim.what not in _HARMLESS)
+    # A wrong place in a rack misleads a technician; it boots no wrong machine.
+    return frozenset(claim for claim in claims_of(body["spec"]) if claim.what != POSITION)
 
 
 class ClaimIndex:
     """Names by claim. Written by the informer's thread, read by others."""
 
-    def __init__(self, claims_of: Callable[[Object | None], frozenset[Claim]]) -> None:
-        self._claims_of = claims_of
+    def __init__(self) -> None:
         # By the whole of what is claimed. A tuple has mostly one in it, and a set takes four times its memory.
         self._made: dict[Claim, tuple[tuple[Claim, str], ...]] = {}
         self._lock = threading.Lock()
 
     def change(self, name: str, old: Object | None, new: Object | None) -> frozenset[str]:
         """Take in a change; returns the other servers that share a claim with the object before or after it."""
-        before, after = self._claims_of(old), self._claims_of(new)
+        before, after = exclusive_claims(old), exclusive_claims(new)
         with self._lock:
             touched = {other for claim in before | after for other in self._claimants(claim)}
             for claim in before - after:

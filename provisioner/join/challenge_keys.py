@@ -8,8 +8,6 @@ from __future__ import annotations
 
 import binascii
 import os
-import threading
-import time
 from base64 import b64decode, b64encode
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
@@ -30,7 +28,7 @@ log = structlog.get_logger()
 SECRET_NAME: Final = "challenge-keys"  # noqa: S105 (a name, not a password)
 LIFE: Final = timedelta(hours=24)
 """How long a key seals; for as long again it opens."""
-READ_SECONDS: Final = 30.0
+KEY_READ_SECONDS: Final = 30.0
 """For how long a boot host relies on what it has read. A key must be known by all replicas before it is retired."""
 
 
@@ -63,33 +61,17 @@ class KeyRotator:
         return LIFE.total_seconds()
 
 
-class ChallengeKeySource:
-    """The keys as a boot host reads them. Usable from any thread."""
-
-    def __init__(self, cluster: Cluster, monotonic: Callable[[], float] = time.monotonic) -> None:
-        self._cluster, self._monotonic = cluster, monotonic
-        self._lock = threading.Lock()
-        self._read: tuple[float, ChallengeKeys] | None = None
-
-    def __call__(self) -> ChallengeKeys:
-        """Raises: Retryable while there are none."""
-        with self._lock:
-            if self._read is not None and self._monotonic() - self._read[0] < READ_SECONDS:
-                return self._read[1]
-            keys = self._ask()
-            self._read = (self._monotonic(), keys)
-            return keys
-
-    def _ask(self) -> ChallengeKeys:
-        found = self._cluster.find(SECRETS, SECRET_NAME, namespace=ATTESTATION_SECRETS)
-        current = _bytes(found, "current") if found is not None else None
-        if current is None:
-            raise Retryable(
-                f"Secret {ATTESTATION_SECRETS}/{SECRET_NAME} has no key yet, which the controllers' group join makes",
-                after_seconds=5.0,
-            )
-        previous = _bytes(found, "previous") if found is not None else None
-        return ChallengeKeys(SecretBytes(current), SecretBytes(previous) if previous is not None else None)
+def read_challenge_keys(cluster: Cluster) -> ChallengeKeys:
+    """Raises: Retryable while there are none."""
+    found = cluster.find(SECRETS, SECRET_NAME, namespace=ATTESTATION_SECRETS)
+    current = _bytes(found, "current") if found is not None else None
+    if current is None:
+        raise Retryable(
+            f"Secret {ATTESTATION_SECRETS}/{SECRET_NAME} has no key yet, which the controllers' group join makes",
+            after_seconds=5.0,
+        )
+    previous = _bytes(found, "previous") if found is not None else None
+    return ChallengeKeys(SecretBytes(current), SecretBytes(previous) if previous is not None else None)
 
 
 def _secret(name: str, current: bytes, previous: bytes | None, now: datetime) -> dict[str, Any]:

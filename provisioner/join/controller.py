@@ -16,8 +16,7 @@ from provisioner.cluster.events import Events
 from provisioner.cluster.informer import Informer
 from provisioner.cluster.reconciler import when_synced
 from provisioner.cluster.resources import CSRS, NODES, of
-from provisioner.cluster.source import Source
-from provisioner.join.certificates.approve import MAX_EXPIRATION_SECONDS
+from provisioner.cluster.source import Object, Source, Watcher, when_changed
 from provisioner.join.certificates.controller import Approver, concerns_us
 from provisioner.join.challenge_keys import SECRET_NAME, KeyRotator
 from provisioner.join.credentials.controller import CredentialSources, build_credential_controller
@@ -69,28 +68,25 @@ def build_node_controllers(
 
     nodes = Controller("join-nodes", when_synced(caches.values(), prepare), workers=PREPARERS)
 
-    def server_changed(name: str, old: dict[str, Any] | None, new: dict[str, Any] | None) -> None:
+    def server_changed(name: str, old: Object | None, new: Object | None) -> None:
         if new is not None and (old is None or _of_interest(old) != _of_interest(new)):
             nodes.queue.add(name)
 
-    def node_changed(name: str, old: dict[str, Any] | None, new: dict[str, Any] | None) -> None:
+    def node_changed(name: str, old: Object | None, new: Object | None) -> None:
         if new is None:
             nodes.queue.add(name)
         elif old is None or _marks(old) != _marks(new):  # by us, or by a kubelet that should not
             nodes.queue.add_after(name, 1.0)
 
-    def of_all_servers(
-        refers_to: Callable[[dict[str, Any]], str | None],
-    ) -> Callable[[str, dict[str, Any] | None, dict[str, Any] | None], None]:
+    def of_all_servers(refers_to: Callable[[Object], str | None]) -> Watcher:
         """Those that refer to it, when it appears or what is asked of it changes; not its counts."""
         servers = informers.servers.index(lambda server: [refers_to(server)])
 
-        def changed(name: str, old: dict[str, Any] | None, new: dict[str, Any] | None) -> None:
-            if old is None or new is None or old["spec"] != new["spec"]:
-                for server in servers.get(name):
-                    nodes.queue.add(server["metadata"]["name"])
+        def add(name: str) -> None:
+            for server in servers.get(name):
+                nodes.queue.add(server["metadata"]["name"])
 
-        return changed
+        return when_changed(lambda body: body and body["spec"], add)
 
     informers.servers.subscribe(server_changed)
     informers.nodes.subscribe(node_changed)
@@ -107,23 +103,20 @@ def build_certificate_controllers(
     recorder: Events,
     now: Callable[[], datetime] = lambda: datetime.now(UTC),
     *,
-    max_expiration_seconds: int = MAX_EXPIRATION_SECONDS,
     settle_seconds: float = SETTLE_SECONDS,
 ) -> list[Controller]:
     """Three controllers: certificates, their list, left-over tokens. The caller runs and stops them."""
     caches = {of(Server): informers.servers, NODES: informers.nodes, CSRS: informers.csrs}
-    approver = Approver(
-        cluster=cluster, recorder=recorder, now=now, max_expiration_seconds=max_expiration_seconds, sources=caches
-    )
+    approver = Approver(cluster=cluster, recorder=recorder, now=now, sources=caches)
     certificates = Controller("join-certificates", approver.reconcile, workers=2)
     tokens = Controller("join-tokens", TokenCleaner(cluster=cluster).reconcile)
 
-    def server_changed(name: str, old: dict[str, Any] | None, new: dict[str, Any] | None) -> None:
+    def server_changed(name: str, old: Object | None, new: Object | None) -> None:
         token_id = left_over(old, new)
         if token_id is not None:
             tokens.queue.add_after(token_id, settle_seconds)
 
-    def csr_changed(name: str, old: dict[str, Any] | None, new: dict[str, Any] | None) -> None:
+    def csr_changed(name: str, old: Object | None, new: Object | None) -> None:
         if new is not None and concerns_us(new):
             certificates.queue.add(name)
 
@@ -133,11 +126,11 @@ def build_certificate_controllers(
     return [certificates, build_credential_controller(cluster, listed, now), tokens]
 
 
-def _of_interest(server: dict[str, Any]) -> tuple[Any, Any]:
+def _of_interest(server: Object) -> tuple[Any, Any]:
     """Spec and order: progress reports change a Server often and mean nothing to its Node."""
     return server["metadata"].get("generation"), ((server.get("status") or {}).get("order") or {}).get("id")
 
 
-def _marks(node: dict[str, Any]) -> list[Any]:
+def _marks(node: Object) -> list[Any]:
     annotations = node["metadata"].get("annotations") or {}
     return [annotations.get(SERVER_UID_ANNOTATION), annotations.get(PREPARED_ORDER_ANNOTATION)]

@@ -9,12 +9,11 @@ from typing import Any, Final
 from provisioner.api.machinery.codec import to_json
 from provisioner.api.machinery.conditions import condition_of, find_condition
 from provisioner.api.machinery.meta import Condition
-from provisioner.api.machinery.schema import API_VERSION
 from provisioner.api.servers.server import PowerStatus, Server
 from provisioner.cluster.client import Cluster
 from provisioner.cluster.events import Events, EventType
 from provisioner.cluster.own_writes import OwnWrites
-from provisioner.cluster.resources import of
+from provisioner.cluster.resources import of, regarding
 from provisioner.power.decide import PoweredOn
 
 MANAGER: Final = "provisioner-power"
@@ -54,12 +53,7 @@ class Record:
 
     def tell(self, server: Server, type_: EventType, reason: str, message: str) -> None:
         """An Event of the Server."""
-        regarding = {
-            "apiVersion": API_VERSION,
-            "kind": Server.KIND.kind,
-            "metadata": {"name": server.name, "uid": server.metadata.uid},
-        }
-        self._recorder.record(regarding, type_, reason, message)
+        self._recorder.record(regarding(server), type_, reason, message)
 
     def tell_once(self, server: Server, reason: str, message: str) -> None:
         """A warning Event, unless the condition has that reason already."""

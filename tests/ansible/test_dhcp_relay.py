@@ -65,7 +65,7 @@ def test_what_the_role_installs_relays_a_discover_and_the_second_run_changes_not
         assert (again.code, again.changed) == (0, []), again.output
 
         heard: list[Observation] = []
-        responder = DhcpServer(DhcpConfig(server_address=SERVER), heard.append, clock=lambda: 0.0)
+        responder = DhcpServer(DhcpConfig(server_address=SERVER), heard.append)
         with boot.entered():
             responder.start()
         try:

@@ -184,7 +184,7 @@ def boot_service(world: World, socket: Path, stop: threading.Event) -> Any:
     threading.Thread(target=recorder.run, args=(stop,), daemon=True).start()
     discoverer = Discoverer(world.service_cluster, index, racks, world.recorded)
     reports = boot_blueprint(index=index, recorder=recorder, discoverer=discoverer, ready=lambda: True)
-    return serve(world.service(), socket, behind_real_peer=True, beside=[reports])
+    return serve(world.service(), socket, beside=[reports])
 
 
 def start_boot_controller(account: Cluster, world: World, stop: threading.Event) -> list[threading.Thread]:

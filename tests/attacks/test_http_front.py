@@ -229,7 +229,7 @@ def test_what_is_no_request_of_ours_is_not_passed_on(front: Front, heard: Heard,
 def test_what_is_no_request_of_ours_is_passed_on_without_the_front(tmp_path: Path) -> None:
     """The service itself takes what has two hosts, none, or one that is no name."""
     heard = Heard()
-    with serve(heard, tmp_path / "s", behind_real_peer=True, beside=[heard.beside()]) as path:
+    with serve(heard, tmp_path / "s", beside=[heard.beside()]) as path:
         for why in ("two hosts", "no host", "a host that is a path", "a host with a blank"):
             with connect(path) as client:
                 line, _, rest = CONFUSED[why].partition(b"\r\n")

@@ -128,7 +128,7 @@ RAW = body()
 def _slow_bodies(path: Path) -> Iterator[list[socket.socket]]:
     """More of them than the server has threads, each with its last byte missing."""
     head = (
-        f"POST /v1/join HTTP/1.1\r\nHost: b\r\nContent-Type: application/json\r\nX-Forwarded-For: {NEIGHBOUR}\r\n"
+        f"POST /v1/join HTTP/1.1\r\nHost: b\r\nContent-Type: application/json\r\nX-Real-IP: {NEIGHBOUR}\r\n"
         f"Content-Length: {len(RAW)}\r\n\r\n"
     ).encode()
     with ExitStack() as stack:

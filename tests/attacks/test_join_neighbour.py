@@ -21,6 +21,7 @@ __all__ = ["accounts", "make_world", "world"]
 
 NEIGHBOUR = "127.0.0.99"
 VICTIM = "127.0.0.21"
+PROXY = "127.0.0.50"
 
 
 @pytest.fixture
@@ -65,12 +66,14 @@ def test_a_header_that_a_neighbour_writes_itself_never_counts(victim: World, tmp
 
 
 def test_a_header_that_a_neighbour_writes_before_a_proxy_that_appends_never_counts(
-    world: World, tmp_path: Path
+    victim: World, tmp_path: Path
 ) -> None:
     """Also where a site's own proxy appends to the header instead of overwriting it."""
-    with serve(world.service(), tmp_path / "s") as path:
-        reply = post(path, body(macAddress=world.mac), f"{world.address}, {NEIGHBOUR}")
+    with serve_behind_nginx(victim.service(), tmp_path, trusted_proxies=(f"{PROXY}/32",)) as front:
+        appended = {"X-Forwarded-For": f"{VICTIM}, {NEIGHBOUR}"}
+        reply = front.post(body(macAddress=victim.mac, requestKey=OTHER_KEY), PROXY, appended)
     assert (reply.status, reply.reason) == (403, "WrongAddress")
+    assert NEIGHBOUR in reply.body["message"]
 
 
 def test_a_request_in_the_clear_is_refused(victim: World, tmp_path: Path) -> None:

@@ -17,7 +17,7 @@ from provisioner.api.nodes.contract import BOOT_REPORT_ANNOTATION
 from provisioner.api.nodes.facts import BootReport
 from provisioner.cli.kubectl import printing
 from provisioner.join.admission import admit as admission
-from provisioner.join.admission.admit import Admitted, JoinFacts, admit
+from provisioner.join.admission.admit import Admitted, JoinFacts
 from provisioner.join.admission.request import JoinRequest
 from provisioner.rules.liveness import read_heartbeat
 from tests.join.samples import (
@@ -26,6 +26,7 @@ from tests.join.samples import (
     NOW,
     OLD_BOOT_ID,
     OTHER_KEY,
+    admit,
     ago,
     fetched,
     key_digest,

@@ -211,7 +211,7 @@ def _serving(contender: str, folder: Path, tools: Tools) -> Iterator[int]:
         text = _BARE.format(run=run, address=ADDRESS, port=port, scripts=folder / "scripts")
     configuration = run / "nginx.conf"
     configuration.write_text(text)
-    nginx = subprocess.Popen(tools.command(nginx_command(site, configuration), binds=[folder]))
+    nginx = subprocess.Popen(tools.command(nginx_command(site.run, configuration), binds=[folder]))
     try:
         _wait_for(port, nginx)
         yield port

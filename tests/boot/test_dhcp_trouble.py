@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import threading
+from collections import defaultdict
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from typing import Any
@@ -12,6 +13,7 @@ from structlog.testing import capture_logs
 
 from provisioner.api.machinery.values import MacAddress
 from provisioner.boot.dhcp import Observation
+from provisioner.boot.dhcp.responder.tally import Tally
 from provisioner.boot.dhcp.wire import options as opt
 from provisioner.boot.host import dhcp_feed
 from provisioner.boot.host.dhcp_feed import DhcpFeed
@@ -23,7 +25,7 @@ from tests.boot.fake_source import FakeSource
 
 HOME, AWAY = "52:54:00:00:00:21", "52:54:00:00:00:22"
 SEEN = Observation(mac_address=MacAddress(HOME), kind="Declined", server="r01-u01", rack="r01", subnet="boot",
-                   address="10.80.0.21", architecture=None, system_uuid=None, vendor_class=None, time=0.0)  # fmt: skip
+                   address="10.80.0.21")  # fmt: skip
 
 
 @dataclass
@@ -51,8 +53,8 @@ class FakeDhcp:
     counted: dict[str, int] = field(default_factory=dict)
     wrong: dict[str, str] = field(default_factory=dict)
 
-    def counters(self) -> dict[str, int]:
-        return dict(self.counted)
+    def tally(self) -> Tally:
+        return Tally(defaultdict(int, self.counted))
 
     def problems(self) -> dict[str, str]:
         return dict(self.wrong)

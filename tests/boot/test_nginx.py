@@ -194,13 +194,13 @@ def nginx(programs: Programs) -> Iterator[Running]:
     configuration = tmp_path / "nginx/nginx.conf"
     configuration.write_text(render_nginx(site))
     checked = subprocess.run(
-        programs.enter(nginx_command(site, configuration, test=True)), capture_output=True, text=True, check=False
+        programs.enter(nginx_command(site.run, configuration, test=True)), capture_output=True, text=True, check=False
     )
     assert checked.returncode == 0, checked.stderr
     stop = threading.Event()
-    child = Child("nginx", nginx_command(site, configuration), enter=programs.enter)
+    child = Child("nginx", nginx_command(site.run, configuration), enter=programs.enter)
     running.child = child
-    running.test_command = programs.enter(nginx_command(site, configuration, test=True))
+    running.test_command = programs.enter(nginx_command(site.run, configuration, test=True))
     thread = threading.Thread(target=child.run, args=(stop,))
     thread.start()
     try:

@@ -79,7 +79,8 @@ class World:
         assert self.recorder.observe(ProgressReport(mac=MAC, stage=stage, boot_id=boot_id, message=message))
 
     def drain(self) -> None:
-        assert self.recorder.drained(120)
+        with self.recorder._changed:
+            assert self.recorder._changed.wait_for(lambda: not self.recorder.pending, 120)
 
     @property
     def stages(self) -> list[str]:

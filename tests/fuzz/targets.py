@@ -25,7 +25,6 @@ from provisioner.image.finished.manifest import digest_of
 from provisioner.inventory.lists.entries import BadPackingList
 from provisioner.inventory.lists.packing_list import read_packing_list
 from provisioner.join.admission.request import MAX_REQUEST_BYTES, parse_join_request
-from provisioner.join.admission.source import TrustedProxies, source_address
 from provisioner.join.certificates.request import SubjectError, common_names, read_subject
 from provisioner.network.agent.boot.request import read_head
 from provisioner.network.agent.dhcp.wire import decode as read_dhcp_of_host
@@ -65,7 +64,7 @@ def _responder() -> Responder:
 
 def _dhcp(data: bytes) -> None:
     responder = _responder()
-    responder.discovery = LentAddresses(60, responder.table.is_taken)  # so that each input meets the same
+    responder.discovery = LentAddresses(responder.table.is_taken)  # so that each input meets the same
     for arrival in (DIRECT, UNICAST):
         outcome = responder.answer(data, arrival)
         assert outcome.reply is None or len(outcome.reply) < 10_000
@@ -92,13 +91,6 @@ def _claims(data: bytes) -> None:
 def _subject(data: bytes) -> None:
     common_names(data, "system:node:")
     read_subject(data)
-
-
-def _source(data: bytes) -> None:
-    said = data.decode("latin-1")
-    for proxies in (TrustedProxies(), TrustedProxies(unix_socket=True)):
-        source_address(said, said, proxies)
-        source_address(None, said, proxies)
 
 
 def _log_lines(data: bytes) -> None:
@@ -140,7 +132,6 @@ TARGETS: Final = (
     Target("report", _report, lambda: [json.dumps(REPORT).encode(), b"mac=52-54-00-12-34-56&stage=Root&bootID=x"]),
     Target("unknown-machine", _unknown_machine, lambda: [b"mac=52-54-00-12-34-56&uuid=1&serial=a%20b&product=x"]),
     Target("claims", _claims, lambda: [b"52-54-00-12-34-56&uuid&serial&maker&product&x86_64"], (Refused,)),
-    Target("source-address", _source, lambda: [b"10.80.0.21, 127.0.0.1", b"2001:db8::1", b"::ffff:10.0.0.1"]),
     Target("head-of-a-host", read_head, lambda: [b"GET /boot.ipxe HTTP/1.1\r\nHost: boot\r\n\r\n"]),
     Target("manifest", read_image_manifest, _golden("image/manifest-*"), (Refused,), 70_000),
     Target("manifest-in-the-node", _manifest_in_the_node, _golden("image/manifest-*"), (ImageError,), 70_000),

@@ -16,7 +16,7 @@ def server(name: str, address: str, system: str | None = None, *, age: int = 0) 
 
 def rivals(*servers: dict[str, Any]) -> dict[str, dict[str, str]]:
     """The rivals of each server."""
-    index = ClaimIndex(exclusive_claims)
+    index = ClaimIndex()
     by_name = {body["metadata"]["name"]: body for body in servers}
     for name, body in by_name.items():
         index.change(name, None, body)
@@ -49,7 +49,7 @@ def test_the_systems_of_a_chassis_and_other_ports_are_nobodys_rivals() -> None:
 
 
 def test_a_change_concerns_who_clashes_before_or_after_it() -> None:
-    index = ClaimIndex(exclusive_claims)
+    index = ClaimIndex()
     whole, other = server("o", "https://b"), server("o", "https://c")
     index.change("nn", None, server("nn", "https://b", "1"))
     assert index.change("mmm", None, server("mmm", "https://b", "2")) == frozenset()

@@ -23,7 +23,6 @@ from flask import Blueprint, Flask
 from lab.control_plane.ports import free_port
 from provisioner.boot.host.nginx import NginxSite, nginx_command, render_nginx
 from provisioner.boot.host.peer import RealPeer
-from provisioner.join.admission.source import TrustedProxies
 from provisioner.join.admission.web import Joins, join_blueprint
 from tests.node.fake_join_server import Authority
 from tests.tools import lab_tools
@@ -49,25 +48,22 @@ def serve(
     service: Any,
     path: Path,
     *,
-    behind_real_peer: bool = False,
     beside: Sequence[Blueprint] = (),
     is_known: Callable[[str], bool] = lambda source: False,
     **options: Any,
 ) -> Iterator[Path]:
-    """waitress with the blueprint on a Unix socket, and with those `beside` it. `behind_real_peer`: with the boot
-    service's middleware. `is_known`: who is a registered server, which has a share of the rate of its own."""
+    """waitress with the boot service's middleware and the blueprint on a Unix socket, and with those `beside` it.
+    `is_known`: who is a registered server, which has a share of the rate of its own."""
     application = Flask("join")
-    proxies = TrustedProxies() if behind_real_peer else TrustedProxies(unix_socket=True)
-    application.register_blueprint(join_blueprint(service, proxies, is_known=is_known, **options))
+    application.register_blueprint(join_blueprint(service, is_known=is_known, **options))
     for blueprint in beside:
         application.register_blueprint(blueprint)
-    wsgi: Any = RealPeer(application) if behind_real_peer else application
     server = waitress.create_server(
-        wsgi,
+        RealPeer(application),
         unix_socket=str(path),
         threads=4,
         max_request_body_size=1 << 20,
-        clear_untrusted_proxy_headers=False,  # whom to trust is decided here, not by waitress
+        clear_untrusted_proxy_headers=False,  # whom to trust is RealPeer's to decide, not waitress'
     )
 
     def run() -> None:
@@ -117,7 +113,7 @@ def post_as_nginx(
     """A request as nginx passes it on: with the address that it saw."""
     connection = http.client.HTTPConnection("boot-host", timeout=SECONDS)
     connection.sock = connect(path)
-    return post(connection, body, {"X-Forwarded-For": source, "X-Real-IP": source, **(headers or {})}, to=to)
+    return post(connection, body, {"X-Real-IP": source, **(headers or {})}, to=to)
 
 
 @dataclass(frozen=True)
@@ -159,17 +155,18 @@ def serve_behind_nginx(
     folder: Path,
     *,
     beside: Sequence[Blueprint] = (),
+    trusted_proxies: tuple[str, ...] = (),
     weaken: Callable[[str], str] = lambda configuration: configuration,
 ) -> Iterator[Front]:
     """The whole front as on a boot host. `folder` must be below /tmp (the chroot shares that).
 
-    `weaken`: takes a defence out of nginx's configuration.
+    `trusted_proxies`: networks of a site's own. `weaken`: takes a defence out of nginx's configuration.
     """
     tools, authority = lab_tools(), Authority.create()
     authority.server_context(folder)
     for name in ("scripts", "firmware", "images", "run"):
         (folder / name).mkdir()
-    with serve(service, folder / "answers.sock", behind_real_peer=True, beside=beside) as path:
+    with serve(service, folder / "answers.sock", beside=beside) as path:
         site = NginxSite(
             addresses=("127.0.0.1",),
             scripts=folder / "scripts",
@@ -185,12 +182,15 @@ def serve_behind_nginx(
             http_port=free_port("127.0.0.1"),
             join_port=free_port("127.0.0.1"),
             dpu_join_port=free_port("127.0.0.1"),
+            trusted_proxies=trusted_proxies,
             workers="1",
             open_files=512,
         )
         (folder / "nginx.conf").write_text(weaken(render_nginx(site)))
         with (folder / "nginx.log").open("w") as log:
-            nginx = subprocess.Popen(tools.command(nginx_command(site, folder / "nginx.conf"), [folder]), stderr=log)
+            nginx = subprocess.Popen(
+                tools.command(nginx_command(site.run, folder / "nginx.conf"), [folder]), stderr=log
+            )
         try:
             wait_for_port(site.join_port, nginx, folder / "nginx.log")
             yield Front(site.join_port, site.dpu_join_port or 0, site.http_port, authority)

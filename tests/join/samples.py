@@ -14,6 +14,7 @@ from provisioner.api.nodes.contract import PREPARED_ORDER_ANNOTATION
 from provisioner.api.pools.node_pool import KubeletSettings, NodePool, NodePoolSpec, Taint
 from provisioner.api.servers.rack import Rack, RackSpec, Subnet
 from provisioner.api.servers.server import BMC, BootOrder, JoinStatus, PowerStatus, Server, ServerSpec, ServerStatus
+from provisioner.join.admission.admit import Admitted, Decision, JoinFacts, judge_claim, judge_proof
 from provisioner.join.admission.request import JoinRequest, parse_join_request
 from provisioner.join.nodes.node_object import SERVER_UID_ANNOTATION
 
@@ -28,6 +29,14 @@ SYSTEM_UUID = "4c4c4544-0042-4410-8056-b4c04f564432"
 SERVER_UID = "a0000000-0000-4000-8000-00000000000a"
 KEY = "ab" * 32
 OTHER_KEY = "cd" * 32
+
+
+def admit(
+    facts: JoinFacts, request: JoinRequest, source_address: str, now: datetime, *, by_dpu: bool = False
+) -> Decision:
+    """Judge one request, whose proof is among the facts."""
+    claimed = judge_claim(facts, request, source_address, now, by_dpu=by_dpu)
+    return judge_proof(facts, claimed) if isinstance(claimed, Admitted) else claimed
 
 
 def ago(seconds: float) -> str:

@@ -19,7 +19,7 @@ from provisioner.api.nodes.facts import BootReport
 from provisioner.api.servers.attestation import SeenMachine
 from provisioner.api.servers.dpu import DPU
 from provisioner.api.servers.server import BootOrder, PowerStatus, Server
-from provisioner.join.admission.admit import Admitted, Challenged, Decision, Denied, JoinFacts, NotYet, admit
+from provisioner.join.admission.admit import Admitted, Challenged, Decision, Denied, JoinFacts, NotYet
 from provisioner.join.admission.attestation import Challenge, Pending, Proof, Proven, Unproven
 from provisioner.join.admission.request import JoinRequest
 from tests.join import samples
@@ -31,6 +31,7 @@ from tests.join.samples import (
     OLD_BOOT_ID,
     ORDER,
     OTHER_KEY,
+    admit,
     ago,
     fetched,
     image,

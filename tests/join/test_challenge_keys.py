@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 from datetime import UTC, datetime, timedelta
+from functools import partial
 from typing import Any
 
 import pytest
 
 from provisioner.api.machinery.errors import Retryable
-from provisioner.join.challenge_keys import LIFE, READ_SECONDS, SECRET_NAME, ChallengeKeySource, KeyRotator
+from provisioner.cluster.remembered import Remembered
+from provisioner.join.challenge_keys import KEY_READ_SECONDS, LIFE, SECRET_NAME, KeyRotator, read_challenge_keys
 
 NOON = datetime(2026, 3, 1, 12, 0, tzinfo=UTC)
 
@@ -63,7 +65,7 @@ def test_a_key_is_made_once_and_not_again_before_its_time() -> None:
 def test_what_one_key_sealed_is_opened_for_a_day_after_its_rotation_and_then_no_more() -> None:
     secrets, time, rotator = world()
     rotator.reconcile(SECRET_NAME)
-    read = ChallengeKeySource(secrets, time.monotonic)
+    read = partial(read_challenge_keys, secrets)
     sealed = read().seal(b"a challenge", lambda size: b"\0" * size)
     for opened in (b"a challenge", None):
         time.seconds += LIFE.total_seconds()
@@ -75,11 +77,11 @@ def test_a_replica_reads_the_keys_now_and_then_and_not_for_each_machine() -> Non
     secrets, time, rotator = world()
     rotator.reconcile(SECRET_NAME)
     before = secrets.reads
-    read = ChallengeKeySource(secrets, time.monotonic)
+    read = Remembered(partial(read_challenge_keys, secrets), KEY_READ_SECONDS, time.monotonic)
     for _ in range(100):
         read()
     assert secrets.reads == before + 1
-    time.seconds = READ_SECONDS
+    time.seconds = KEY_READ_SECONDS
     read()
     assert secrets.reads == before + 2
 
@@ -88,13 +90,13 @@ def test_a_replica_reads_the_keys_now_and_then_and_not_for_each_machine() -> Non
 def test_without_a_usable_key_a_machine_has_to_come_again_and_the_controller_makes_one(
     data: dict[str, str] | None,
 ) -> None:
-    secrets, time, rotator = world()
+    secrets, _, rotator = world()
     if data is not None:
         secrets.found[SECRET_NAME] = {"metadata": {"name": SECRET_NAME, "resourceVersion": "1"}, "data": data}
     with pytest.raises(Retryable, match="group join makes"):
-        ChallengeKeySource(secrets, time.monotonic)()
+        read_challenge_keys(secrets)
     rotator.reconcile(SECRET_NAME)
-    assert repr(ChallengeKeySource(secrets, time.monotonic)()) == "***"
+    assert repr(read_challenge_keys(secrets)) == "***"
 
 
 def test_a_time_of_rotation_in_the_future_does_not_keep_a_key_for_ever() -> None:

@@ -19,7 +19,7 @@ def test_a_pools_fields_are_put_over_the_built_in_ones() -> None:
         "tlsMinVersion": None,
         "nodeStatusUpdateFrequency": "5s",
     }
-    text = yaml.safe_dump(kubelet_configuration(overrides, cluster_dns=["10.96.0.10"], cluster_domain="rack.example"))
+    text = yaml.safe_dump(kubelet_configuration(overrides, cluster_dns=["10.96.0.10"]))
     assert_golden("join/kubelet-overridden.yaml", text)
 
 

@@ -25,7 +25,7 @@ def test_a_token_does_not_show_its_secret() -> None:
 
 def test_the_secret_is_for_one_server_and_authentication_alone() -> None:
     token = mint_token(lambda letters: letters[0])
-    assert token_secret(token, "r01-u01", NOW, 600) == {
+    assert token_secret(token, "r01-u01", NOW) == {
         "apiVersion": "v1",
         "kind": "Secret",
         "type": "bootstrap.kubernetes.io/token",
@@ -46,15 +46,9 @@ def test_the_secret_is_for_one_server_and_authentication_alone() -> None:
     }
 
 
-@pytest.mark.parametrize("seconds", [0, -1, 601, 86_400])
-def test_no_token_lives_longer_than_ten_minutes(seconds: int) -> None:
-    with pytest.raises(ValueError, match="must be 1 to 600"):
-        token_secret(mint_token(), "r01-u01", NOW, seconds)
-
-
 def test_a_token_of_no_server_is_not_made() -> None:
     with pytest.raises(ValueError, match="must be named"):
-        token_secret(mint_token(), "", NOW, 600)
+        token_secret(mint_token(), "", NOW)
 
 
 @pytest.mark.parametrize("text", ["", "abc", "ABC123", "abc123x", "../../x"])

@@ -35,8 +35,8 @@ def test_a_token_is_left_over_when_its_server_does_not_name_it(
 
 def test_only_tokens_of_ours_are_removed(world: World) -> None:
     left, foreign = mint_token(), mint_token()
-    world.admin.create(SECRETS, token_secret(left, world.name, world.clock(), 600))
-    theirs = token_secret(foreign, world.name, world.clock(), 600)
+    world.admin.create(SECRETS, token_secret(left, world.name, world.clock()))
+    theirs = token_secret(foreign, world.name, world.clock())
     theirs["metadata"] = {**theirs["metadata"], "labels": {"team": "blue"}}
     world.admin.create(SECRETS, theirs)
     cleaner = TokenCleaner(cluster=world.approver.cluster)

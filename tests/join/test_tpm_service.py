@@ -18,9 +18,8 @@ from provisioner.join.admission.configuration import SealedConfiguration
 from provisioner.join.admission.service import Answer, JoinService
 from provisioner.join.admission.status import SERVICE_MANAGER
 from provisioner.join.admission.tpm.firmware import learned_profile
-from provisioner.join.admission.tpm.profiles import ProfileSource
 from provisioner.join.admission.tpm.verifier import TpmVerifier
-from provisioner.join.challenge_keys import SECRET_NAME, ChallengeKeySource, KeyRotator
+from provisioner.join.challenge_keys import SECRET_NAME, KeyRotator, read_challenge_keys
 from tests.attestation.firmware_log import IPXE, LOAD_OPTIONS
 from tests.attestation.machine import FIRMWARE, digest_of
 from tests.join.attesting import Agent, measured_image
@@ -48,8 +47,8 @@ def measured(world: World, accounts: Accounts) -> Iterator[World]:
 def service(world: World) -> JoinService:
     cluster = world.service_cluster
     tpm = TpmVerifier(
-        keys=ChallengeKeySource(cluster),
-        profiles=ProfileSource(cluster),
+        keys=lambda: read_challenge_keys(cluster),
+        profiles=lambda: tuple(cluster.read_all(FirmwareProfile)),
         load_options=lambda server, pool, image: [digest_of(LOAD_OPTIONS)],
         boot_programs={digest_of(IPXE): "iPXE"},
     )
@@ -113,7 +112,7 @@ def _rest(world: World) -> dict[str, str]:
 
 def test_boot_hosts_read_the_keys_of_challenges_and_no_other_secret_there(measured: World) -> None:
     cluster = measured.service_cluster
-    assert repr(ChallengeKeySource(cluster)()) == "***"
+    assert repr(read_challenge_keys(cluster)) == "***"
     for name in ("other", "challenge-keys-2"):
         with pytest.raises(Refused, match="cannot get resource"):
             cluster.get(SECRETS, name, namespace=ATTESTATION_SECRETS)

@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from flask import Flask
 
 from provisioner.api.machinery.errors import NeedsHuman, Retryable
 from provisioner.api.machinery.values import Secret
@@ -14,6 +15,7 @@ from provisioner.join.admission.admit import Challenged, Denied, NotYet
 from provisioner.join.admission.configuration import JoinConfiguration
 from provisioner.join.admission.kubelet_configuration import kubelet_configuration
 from provisioner.join.admission.request import MAX_REQUEST_BYTES
+from provisioner.join.admission.web import join_blueprint
 from tests.join.front import post_as_nginx, serve
 from tests.join.samples import ADDRESS, body, request
 
@@ -129,11 +131,30 @@ def test_what_is_malformed_does_not_reach_the_service(
 
 
 def test_a_proxy_that_names_no_source_is_not_guessed_at(path: Path, service: FakeJoinService) -> None:
-    assert post_as_nginx(path, body(), "unknown").reason == "NoSourceAddress"
+    assert post_as_nginx(path, body(), "unknown").status == 400
     assert service.asked == []
 
 
-def test_the_boot_services_own_middleware_may_stand_in_front(service: FakeJoinService, tmp_path: Path) -> None:
-    with serve(service, tmp_path / "s", behind_real_peer=True) as path:
-        assert post_as_nginx(path, body(), ADDRESS, {"X-Forwarded-For": "10.80.0.99"}).status == 200
+def test_another_header_than_nginx_s_own_names_no_source(path: Path, service: FakeJoinService) -> None:
+    assert post_as_nginx(path, body(), ADDRESS, {"X-Forwarded-For": "10.80.0.99"}).status == 200
     assert service.asked == [(request(), ADDRESS)]
+
+
+@pytest.mark.parametrize(
+    ("peer", "source"),
+    [(ADDRESS, ADDRESS), (f"::ffff:{ADDRESS}", ADDRESS), ("fd00::5", "fd00::5"), ("localhost", None), ("", None)],
+)
+def test_who_asks_is_the_peer_and_one_without_an_address_is_refused(
+    service: FakeJoinService, peer: str, source: str | None
+) -> None:
+    application = Flask("join")
+    application.register_blueprint(join_blueprint(service, is_known=lambda source: False))
+    reply = application.test_client().post(
+        "/v1/join",
+        data=body(),
+        content_type="application/json",
+        headers={"X-Forwarded-For": "10.80.0.99"},
+        environ_overrides={"REMOTE_ADDR": peer},
+    )
+    assert reply.get_json().get("reason") == (None if source else "NoSourceAddress")
+    assert service.asked == ([(request(), source)] if source else [])

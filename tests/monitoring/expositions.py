@@ -15,6 +15,7 @@ from typing import Any
 from prometheus_client import generate_latest
 from prometheus_client.core import Metric
 
+from provisioner.boot.cache.metrics import CacheMeters, cache_families
 from provisioner.boot.dhcp.responder.tally import Tally
 from provisioner.boot.dhcp.workers.supervisor import WorkerStates
 from provisioner.boot.host.metrics import told_of_boot_host
@@ -23,14 +24,12 @@ from provisioner.boot.metrics.log_tail import LogTail
 from provisioner.boot.metrics.meters import BootMeters, log_families
 from provisioner.boot.metrics.nginx_status import Connections
 from provisioner.boot.metrics.programs import health_families, nginx_families, program_families
-from provisioner.boot.metrics.rack_cache import CacheMeters, cache_families
 from provisioner.cluster.controller import Controller
 from provisioner.cluster.health.checks import Check, well
 from provisioner.cluster.informer import Informer
 from provisioner.cluster.metrics import Meters
 from provisioner.cluster.process import Process
 from provisioner.cluster.resources import NODES
-from provisioner.cluster.series import FamiliesCollector
 from provisioner.join.admission.meter import JoinMeter
 from provisioner.outbound.bulkhead import Bulkhead, LanePolicy
 from tests.boot.test_nginx import make_certificate
@@ -241,7 +240,7 @@ def cache_of_tests(folder: Path) -> str:
         lambda: health_families([Check("threads", lambda: well())], checks),
         lambda: log_families(tail),
     )
-    meters.tell([FamiliesCollector(each) for each in families])
+    meters.tell(families)
     return generate_latest(meters.registry).decode()
 
 

@@ -11,10 +11,10 @@ from provisioner.api.machinery.meta import rfc3339_micro
 from provisioner.api.pools.node_pool import NodePool, StageTimeouts
 from provisioner.api.servers.server import PowerStatus
 from provisioner.boot.orders.stages import current_stage
-from provisioner.join.admission.admit import Admitted, Denied, JoinFacts, admit
+from provisioner.join.admission.admit import Admitted, Denied, JoinFacts
 from provisioner.rules.stage_timeouts import method_timeout_seconds, stage_timeout_seconds, time_to_join
 from tests.join import samples
-from tests.join.samples import ADDRESS, NOW, ORDER, image, node, request, server, with_status
+from tests.join.samples import ADDRESS, NOW, ORDER, admit, image, node, request, server, with_status
 
 
 def pool(**seconds: int) -> NodePool:

@@ -11,9 +11,9 @@ from collections.abc import Callable
 from contextlib import suppress
 from http.server import BaseHTTPRequestHandler
 from pathlib import Path
-from typing import Final, Protocol
+from typing import Final
 
-from provisioner.boot.cache.growing import DownloadFailed, DownloadFailure
+from provisioner.boot.cache.growing import DownloadFailed, DownloadFailure, Growing, Whole
 from provisioner.boot.cache.paths import ImageFilePath, read_path
 from provisioner.node.http.lingering_close import LingeringHandler
 
@@ -21,17 +21,6 @@ _RANGE: Final = re.compile(r"bytes=([0-9]{1,15})-([0-9]{1,15})?\Z")
 _PIECE: Final = 1 << 20
 SEND_SECONDS: Final = 120
 """So long nginx may take nothing."""
-
-
-class ReadableFile(Protocol):
-    """A file that is there, or on its way. All raise Failed."""
-
-    @property
-    def size_bytes(self) -> int: ...
-
-    def open(self) -> int: ...
-
-    def wait_beyond(self, position: int) -> int: ...
 
 
 def read_range(said: str | None, size_bytes: int) -> tuple[int, int] | None:
@@ -51,7 +40,7 @@ class _Server(socketserver.ThreadingMixIn, socketserver.UnixStreamServer):
 
 
 def answer_server(
-    path: Path, open_file: Callable[[ImageFilePath], ReadableFile], read_signature: Callable[[ImageFilePath], bytes]
+    path: Path, open_file: Callable[[ImageFilePath], Growing | Whole], read_signature: Callable[[ImageFilePath], bytes]
 ) -> _Server:
     """A server on the socket `path`, which is made anew. Both calls may raise Failed."""
 
@@ -88,7 +77,7 @@ def answer_server(
             if self.command != "HEAD":
                 self.wfile.write(content)
 
-        def _give(self, file: ReadableFile) -> None:
+        def _give(self, file: Growing | Whole) -> None:
             size = file.size_bytes
             span = read_range(self.headers.get("Range"), size)
             if span is None:

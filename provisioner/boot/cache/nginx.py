@@ -3,63 +3,46 @@
 from __future__ import annotations
 
 import ipaddress
-import re
 from dataclasses import dataclass
 from pathlib import Path
 from urllib.parse import urlsplit
 
 from provisioner.api.machinery.errors import Refused
 from provisioner.boot.cache.paths import PATTERN
-from provisioner.boot.host.nginx import NGINX
+from provisioner.boot.host.nginx import PLAIN_NAME, check_names, check_paths
 from provisioner.boot.template import load_template
 from provisioner.node.http.lingering_close import LINGER_SECONDS
 
-_PLAIN_PATH = re.compile(r"^/[A-Za-z0-9._/+@=-]*$")
-_PLAIN_NAME = re.compile(r"^[A-Za-z0-9][A-Za-z0-9._-]*$")
 
+def read_upstream(url: str) -> str:
+    """The URL of a boot host's web server, with its port and without a path.
 
-@dataclass(frozen=True)
-class Upstream:
-    """A boot host, by the URL of its web server without a path."""
-
-    host: str
-    port: int
-
-    @property
-    def netloc(self) -> str:
-        return f"{self.host}:{self.port}"
-
-    @property
-    def url(self) -> str:
-        return f"http://{self.netloc}"
-
-
-def read_upstream(url: str) -> Upstream:
-    """Raises: Refused if it is no plain `http://HOST[:PORT]`."""
+    Raises: Refused if it is no plain `http://HOST[:PORT]`.
+    """
     split = urlsplit(url)
     try:
         port = 80 if split.port is None else split.port
     except ValueError:
         port = 0
     plain = split.scheme == "http" and split.path in ("", "/") and not (split.query or split.fragment or split.username)
-    if not plain or not port or split.hostname is None or not _PLAIN_NAME.match(split.hostname):
+    if not plain or not port or split.hostname is None or not PLAIN_NAME.match(split.hostname):
         raise Refused(
             f"{url!r} is no boot host of which images can be fetched",
             hint="write it as http://10.80.0.1 or http://boot1:8080, without a path",
         )
-    return Upstream(split.hostname, port)
+    return f"http://{split.hostname}:{port}"
 
 
 @dataclass(frozen=True, kw_only=True)
 class CacheSite:
     """What nginx serves on a cache host, and where.
 
-    addresses: to listen on. upstreams: boot hosts, the preferred one first. state: a folder that may be empty and may
-    be lost. slots: answers at once. user: whom the workers run as; None where nginx is not started by root.
+    addresses: to listen on. upstreams: URLs of boot hosts, the preferred one first. state: a folder that may be empty
+    and may be lost. slots: answers at once. user: whom the workers run as; None where nginx is not started by root.
     """
 
     addresses: tuple[str, ...]
-    upstreams: tuple[Upstream, ...]
+    upstreams: tuple[str, ...]
     state: Path
     slots: int
     user: str | None = None
@@ -72,14 +55,8 @@ class CacheSite:
     open_files: int = 65536
 
     def __post_init__(self) -> None:
-        if not _PLAIN_PATH.match(str(self.state)):
-            raise Refused(
-                f"path {str(self.state)!r} cannot be written into nginx.conf",
-                hint="use an absolute path of letters, digits and '._/+@=-'",
-            )
-        for name in (*filter(None, (self.user,)), self.workers):
-            if not _PLAIN_NAME.match(name):
-                raise Refused(f"{name!r} is not a plain name", hint="use letters, digits, '.', '_' and '-'")
+        check_paths(self.state)
+        check_names(self.user, self.workers)
         if not self.upstreams:
             raise Refused("a cache without a boot host has nothing to fetch from", hint="name one: --boot-host")
         try:
@@ -145,9 +122,3 @@ class CacheSite:
 def render_cache_nginx(site: CacheSite) -> str:
     """The whole nginx.conf."""
     return load_template("cache_nginx.conf.j2").render(site=site, linger_seconds=round(LINGER_SECONDS))
-
-
-def cache_nginx_command(site: CacheSite, configuration: Path, *, test: bool = False) -> list[str]:
-    """The command that runs nginx in the foreground, or with `test` only checks its configuration."""
-    command = [NGINX, "-e", "stderr", "-p", str(site.run), "-c", str(configuration)]
-    return [*command, "-t", "-q"] if test else command

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import socket
-import subprocess
 import threading
 import time
 from collections.abc import Callable
@@ -20,17 +19,17 @@ from provisioner.boot.cache.boot_hosts import BootHosts
 from provisioner.boot.cache.fetcher import Fetcher
 from provisioner.boot.cache.health import CacheHealth
 from provisioner.boot.cache.kept import KeptFiles
-from provisioner.boot.cache.nginx import CacheSite, cache_nginx_command, render_cache_nginx
+from provisioner.boot.cache.metrics import CacheMeters, cache_families
+from provisioner.boot.cache.nginx import CacheSite, render_cache_nginx
 from provisioner.boot.cache.paths import read_path
 from provisioner.boot.cache.recheck import Rechecker
 from provisioner.boot.cache.signatures import Signatures
-from provisioner.boot.host.nginx_upkeep import rotate_access_logs
+from provisioner.boot.host.nginx import nginx_command
+from provisioner.boot.host.nginx_upkeep import find_refusal, rotate_access_logs
 from provisioner.boot.host.processes import Child, Enter, run_here
 from provisioner.boot.metrics.log_tail import LogTail
 from provisioner.boot.metrics.meters import log_families
 from provisioner.boot.metrics.programs import health_families, nginx_families, program_families
-from provisioner.boot.metrics.rack_cache import CacheMeters, cache_families
-from provisioner.cluster.series import FamiliesCollector
 
 log = structlog.get_logger(__name__)
 
@@ -44,7 +43,7 @@ class CacheService:
     def __init__(self, site: CacheSite, *, kept_bytes: int, least_rate: int, enter: Enter = run_here) -> None:
         self._site, self._enter = site, enter
         self.kept = KeptFiles(site.kept, kept_bytes)
-        self.boot_hosts = BootHosts([upstream.url for upstream in site.upstreams])
+        self.boot_hosts = BootHosts(site.upstreams)
         self.fetcher = Fetcher(self.kept, self.boot_hosts, least_rate=least_rate, clock=time.time)
         self.rechecker = Rechecker(self.kept)
         self._signatures = Signatures(site.signatures, self.boot_hosts, time.time)
@@ -63,7 +62,7 @@ class CacheService:
         site = self._site
         nginx = Child(
             "nginx",
-            cache_nginx_command(site, self._configuration),
+            nginx_command(site.run, self._configuration),
             enter=self._enter,
             # One that was killed leaves it behind, and the next one could not have it.
             before=lambda: site.nginx_status_socket.unlink(missing_ok=True),
@@ -87,9 +86,7 @@ class CacheService:
                 thread = threading.Thread(target=run, args=(halt,), name=f"cache-{name}", daemon=True)
                 thread.start()
                 self._threads.append(thread)
-            log.info(
-                "cache was started", addresses=self._site.addresses, boot_hosts=[u.url for u in self._site.upstreams]
-            )
+            log.info("cache was started", addresses=site.addresses, boot_hosts=list(site.upstreams))
             try:
                 stop.wait()
             finally:
@@ -103,13 +100,11 @@ class CacheService:
         """Have the meters tell what stands, whenever they are asked."""
         self.meters.tell(
             [
-                FamiliesCollector(
-                    lambda: cache_families(self.kept, self.fetcher, self.rechecker.thrown_away, self._site.kept)
-                ),
-                FamiliesCollector(lambda: nginx_families(self.health.nginx.connections, self._site.slots)),
-                FamiliesCollector(lambda: program_families([nginx])),
-                FamiliesCollector(lambda: health_families(self.health.liveness, self.health.readiness)),
-                FamiliesCollector(lambda: log_families(tail)),
+                lambda: cache_families(self.kept, self.fetcher, self.rechecker.thrown_away, self._site.kept),
+                lambda: nginx_families(self.health.nginx.connections, self._site.slots),
+                lambda: program_families([nginx]),
+                lambda: health_families(self.health.liveness, self.health.readiness),
+                lambda: log_families(tail),
             ]
         )
 
@@ -123,15 +118,10 @@ class CacheService:
         self.kept.prepare()
         self._write_status()
         self._configuration.write_text(render_cache_nginx(site))
-        checked = subprocess.run(
-            self._enter(cache_nginx_command(site, self._configuration, test=True)),
-            capture_output=True,
-            text=True,
-            check=False,
-        )
-        if checked.returncode != 0:
+        refusal = find_refusal(self._enter(nginx_command(site.run, self._configuration, test=True)))
+        if refusal is not None:
             raise NeedsHuman(
-                f"nginx refuses {self._configuration}: {checked.stderr.strip()[-800:]}",
+                f"nginx refuses {self._configuration}: {refusal}",
                 hint="is nginx installed, and is the address this host's?",
             )
 
@@ -169,7 +159,7 @@ class CacheService:
     def _write_status(self) -> None:
         files = self.kept.all()
         status = {
-            "bootHosts": [upstream.url for upstream in self._site.upstreams],
+            "bootHosts": list(self._site.upstreams),
             "keptFiles": len(files),
             "keptBytes": sum(file.size_bytes for file in files),
             "mostBytes": self.kept.most_bytes,

@@ -35,10 +35,6 @@ def is_pcap(content: bytes) -> bool:
     )
 
 
-def is_pcapng(content: bytes) -> bool:
-    return content.startswith(PCAPNG_MAGIC)
-
-
 def read_pcap(content: bytes) -> Iterator[Frame]:
     """The frames of a pcap file, up to the first that is not whole."""
     order = "<" if struct.unpack_from("<I", content)[0] in _PCAP_MAGIC else ">"

@@ -10,7 +10,7 @@ from socket import inet_ntoa
 from typing import Final, NamedTuple
 
 from provisioner.api.machinery.errors import Refused
-from provisioner.boot.capture.pcap import Frame, is_pcap, is_pcapng, read_pcap, read_pcapng
+from provisioner.boot.capture.pcap import PCAPNG_MAGIC, Frame, is_pcap, read_pcap, read_pcapng
 from provisioner.boot.dhcp.wire import options as opt
 
 # From a frame to the UDP datagram in it: Ethernet with VLAN tags, Linux' cooked captures, raw IP. IPv4 alone.
@@ -98,7 +98,7 @@ def read_capture(file: Path) -> tuple[list[CapturedMessage], bool]:
 
 def read_messages(content: bytes) -> tuple[list[CapturedMessage], bool]:
     """The same, of a file's content."""
-    if is_pcapng(content):
+    if content.startswith(PCAPNG_MAGIC):
         found = _of_frames(read_pcapng(content))
     elif is_pcap(content):
         found = _of_frames(read_pcap(content))

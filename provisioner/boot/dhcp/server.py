@@ -7,8 +7,8 @@ from __future__ import annotations
 
 import queue
 import threading
-import time
 from collections.abc import Callable, Iterable
+from copy import deepcopy
 
 import structlog
 
@@ -38,12 +38,9 @@ class DhcpServer:
         self,
         config: DhcpConfig,
         on_observation: Callable[[Observation], None],
-        *,
-        clock: Callable[[], float] = time.time,
     ) -> None:
         self._on_observation = on_observation
         self._on_traced: Callable[[TracedPacket], None] = lambda packet: None
-        self._clock = clock
         self._lock = threading.Lock()
         self._inventory = Inventory()
         self._synced = False
@@ -98,24 +95,15 @@ class DhcpServer:
         self._on_traced = on_packet
         self._supervisor.tell(Traced(frozenset(bytes.fromhex(mac.replace(":", "")) for mac in macs)))
 
-    def counters(self) -> dict[str, int]:
-        """How often each thing happened since the start (`offered`, `dropped-…`), as the workers last reported it."""
-        with self._lock:
-            return dict(self._tally.counters)
-
     def tally(self) -> Tally:
-        """All that the workers counted since the start."""
+        """All that the workers counted since the start, as they last reported it."""
         with self._lock:
-            return self._tally.copy()
+            return deepcopy(self._tally)
 
     def problems(self) -> dict[str, str]:
         """Objects that cannot be served as they are, and why: `Rack/r01` or `Server/r01-u01`, and a sentence."""
         with self._lock:
             return dict(self._inventory.problems)
-
-    def worker_pids(self) -> list[int]:
-        """Process ids of the workers that run."""
-        return self._supervisor.pids()
 
     @property
     def workers(self) -> WorkerStates:
@@ -136,10 +124,9 @@ class DhcpServer:
             return self._inventory.snapshot() if self._synced else None
 
     def _take_report(self, report: WorkerReport) -> None:
-        now = self._clock()
         with self._lock:
             self._tally.add(report.tally)
-            observations = [observe(seen, self._inventory.server_of(seen.mac), now) for seen in report.sightings]
+            observations = [observe(seen, self._inventory.server_of(seen.mac)) for seen in report.sightings]
         for packet in report.traced:
             try:
                 self._on_traced(packet)

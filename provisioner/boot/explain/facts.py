@@ -52,8 +52,5 @@ class BootHost:
     @classmethod
     def at(cls, address: str, http_port: int = 80, join_port: int = 8443, *, ipxe_https: bool = False) -> BootHost:
         """One that is configured as `provisioner boot --address` is. Raises: Refused if that is no address."""
-        web = f"http://{address}" + ("" if http_port == 80 else f":{http_port}")
-        return cls(
-            dhcp=DhcpConfig(server_address=address, firmware_url=f"{web}/tftp", script_url=f"{web}/boot.ipxe"),
-            urls=BootUrls(boot=web, join=f"https://{address}:{join_port}", ipxe_https=ipxe_https),
-        )
+        urls = BootUrls.at(address, http_port, join_port, ipxe_https=ipxe_https)
+        return cls(dhcp=DhcpConfig(server_address=address, web_url=urls.boot), urls=urls)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Final, Literal, NamedTuple, get_args
+from typing import Final, Literal, get_args
 
 from provisioner.api.servers.server import Server
 from provisioner.boot.dhcp.wire import options as opt
@@ -12,21 +12,15 @@ Firmware = Literal["bios", "x86_64-uefi", "arm64-uefi", "bios-http", "x86_64-uef
 FIRMWARES: Final[tuple[Firmware, ...]] = get_args(Firmware)
 
 
-class _Class(NamedTuple):
-    """Options 60 and 93."""
-
-    vendor_class: bytes
-    architecture: int
-
-
-_CLASSES: Final[Mapping[Firmware, _Class]] = {
-    "bios": _Class(b"PXEClient:Arch:00000:UNDI:002001", 0),
-    "x86_64-uefi": _Class(b"PXEClient:Arch:00007:UNDI:003016", 7),
-    "arm64-uefi": _Class(b"PXEClient:Arch:00011:UNDI:003016", 11),
-    "bios-http": _Class(b"HTTPClient:Arch:00020:UNDI:002001", 20),
-    "x86_64-uefi-http": _Class(b"HTTPClient:Arch:00016:UNDI:003016", 16),
-    "arm64-uefi-http": _Class(b"HTTPClient:Arch:00019:UNDI:003016", 19),
+_CLASSES: Final[Mapping[Firmware, tuple[bytes, int]]] = {
+    "bios": (b"PXEClient:Arch:00000:UNDI:002001", 0),
+    "x86_64-uefi": (b"PXEClient:Arch:00007:UNDI:003016", 7),
+    "arm64-uefi": (b"PXEClient:Arch:00011:UNDI:003016", 11),
+    "bios-http": (b"HTTPClient:Arch:00020:UNDI:002001", 20),
+    "x86_64-uefi-http": (b"HTTPClient:Arch:00016:UNDI:003016", 16),
+    "arm64-uefi-http": (b"HTTPClient:Arch:00019:UNDI:003016", 19),
 }
+"""Options 60 and 93."""
 
 
 def usual_firmware(server: Server | None) -> Firmware:

@@ -64,7 +64,7 @@ class ExplainedResponder:
         self._subnets = [subnet for subnet in self._inventory.snapshot().subnets.values() if subnet is not None]
         self._table = ReplyTable(host.dhcp)
         self._table.apply(self._inventory.snapshot())
-        self._discovery = LentAddresses(host.dhcp.discovery_lease_seconds, self._table.is_taken)
+        self._discovery = LentAddresses(self._table.is_taken)
 
     @property
     def problems(self) -> dict[str, str]:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
+from socket import inet_aton
 from typing import Final
 
 from provisioner.api import Rack, Server
@@ -44,28 +45,22 @@ def replay(
     """`via`: where broadcasts came in; by default where each machine's own subnet is. Raises: Refused if `via` is no
     address."""
     responder = ExplainedResponder(racks, servers, host)
-    owners = {mac: server.name for server in servers for mac in (server.spec.boot_mac_address,)}
+    owners = {server.spec.boot_mac_address: server.name for server in servers}
     owners |= {i.mac_address: server.name for server in servers for i in server.spec.interfaces} | owners
     for message in messages:
         data = message.data
         described = describe_message(data)
         mac = data[28:34].hex(":") if len(data) >= 34 else None
-        if data[:1] == b"\x02":  # a server's answer
-            yield Replayed(captured=message, described=described, server=owners.get(mac or ""), lease=None, way=None)
-            continue
-        way = None
-        if mac is not None and data[24:28] == NO_ADDRESS and not _is_unicast(message):
-            way = responder.way(mac, via)
-            if way is not None and way.relay is not None:  # what the relay wrote is not in the packet that it got
-                data = data[:24] + _packed(way.relay) + data[28:]
-        lease = responder.answer(data, way, message.time)
+        lease = way = None
+        if data[:1] != b"\x02":  # no server's answer
+            if mac is not None and data[24:28] == NO_ADDRESS and not _is_unicast(message):
+                way = responder.way(mac, via)
+                if way is not None and way.relay is not None:  # what the relay wrote is not in the packet that it got
+                    data = data[:24] + inet_aton(way.relay) + data[28:]
+            lease = responder.answer(data, way, message.time)
         yield Replayed(captured=message, described=described, server=owners.get(mac or ""), lease=lease, way=way)
 
 
 def _is_unicast(message: CapturedMessage) -> bool:
     datagram = message.datagram
     return datagram is not None and datagram.destination != _EVERYBODY and datagram.source != "0.0.0.0"  # noqa: S104
-
-
-def _packed(address: str) -> bytes:
-    return bytes(int(part) for part in address.split("."))

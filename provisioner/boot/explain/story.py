@@ -44,10 +44,6 @@ class BootStory:
     script: ScriptStory
     files: tuple[FetchedFile, ...]
 
-    @property
-    def boots(self) -> bool:
-        return isinstance(self.script.target, Boot)
-
 
 def tell_boot(facts: MachineObjects, host: BootHost, firmware: Firmware, via: str | None = None) -> BootStory:
     """Raises: Refused if `via` is no address."""

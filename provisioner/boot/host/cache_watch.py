@@ -23,9 +23,10 @@ from provisioner.api import Image, Rack
 from provisioner.api.machinery.codec import decode, to_json
 from provisioner.api.machinery.conditions import condition_of, find_condition, is_true
 from provisioner.api.machinery.errors import Conflict, NotFound, ProvisionerError
-from provisioner.api.machinery.meta import Condition, parse_time, rfc3339
+from provisioner.api.machinery.meta import Condition, rfc3339
 from provisioner.api.servers.rack import LEAST_RATE_BYTES_PER_SECOND, CacheReport
 from provisioner.boot.host.cache_probe import probe
+from provisioner.boot.host.image_store import FORGET_SECONDS, MANAGER, REPEAT_SECONDS, age_of
 from provisioner.boot.rack_cache import CACHE_AVAILABLE
 from provisioner.cluster.client import Cluster
 from provisioner.cluster.events import Events
@@ -35,10 +36,7 @@ from provisioner.rules.assigned_image import images_of_pool
 
 log = structlog.get_logger(__name__)
 
-MANAGER: Final = "provisioner-boot"
 LOOK_SECONDS: Final = 30.0
-REPEAT_SECONDS: Final = 300.0
-FORGET_SECONDS: Final = 900.0
 LANES: Final = LanePolicy(calls=1, failures=3, first_seconds=60.0, cap_seconds=600.0)
 """After three failures in a row a cache is out, and tried again after 1 to 10 minutes; one success brings it back."""
 WORKERS: Final = 4
@@ -70,7 +68,7 @@ def judge_cache(rack: Rack, lane: Lane | None, host: str, now: datetime) -> Cach
         return CacheVerdict((), None, news=False) if before is not None or rack.status.cache_reports else None
     # What was said of an earlier spec may have been about another cache.
     current = before is None or before.observed_generation == rack.metadata.generation
-    former = [report for report in rack.status.cache_reports if current and _age(report, now) < FORGET_SECONDS]
+    former = [report for report in rack.status.cache_reports if current and age_of(report, now) < FORGET_SECONDS]
     reports = [report for report in former if report.host != host]
     own = next((report for report in former if report.host == host), None)
     if (said := _own_report(own, lane, host, now)) is not None:
@@ -90,7 +88,7 @@ def _own_report(own: CacheReport | None, lane: Lane | None, host: str, now: date
     if lane is None or (lane.failures and lane.breaker == "Closed"):
         return own  # not decided
     problem = lane.words if lane.failures else None
-    if own is not None and (own.problem is None) == (problem is None) and _age(own, now) < REPEAT_SECONDS:
+    if own is not None and (own.problem is None) == (problem is None) and age_of(own, now) < REPEAT_SECONDS:
         return own
     return CacheReport(host=host, time=rfc3339(now), problem=problem)
 
@@ -115,11 +113,6 @@ def _condition(rack: Rack, reports: list[CacheReport], now: datetime) -> Conditi
 def least_rate_of(rack: Rack) -> int:
     """What a source must give the rack's servers, in bytes/s."""
     return rack.spec.least_rate_bytes_per_second or LEAST_RATE_BYTES_PER_SECOND
-
-
-def _age(report: CacheReport, now: datetime) -> float:
-    """Seconds since a host said so; what comes from the future by a wrong clock grows old as well."""
-    return abs((now - parse_time(report.time)).total_seconds())
 
 
 @dataclass(frozen=True)

@@ -20,7 +20,7 @@ from provisioner.boot.observe.discover import Discoverer
 from provisioner.boot.observe.progress import ProgressReport
 from provisioner.boot.observe.recorder import ProgressRecorder
 from provisioner.cluster.events import Events
-from provisioner.cluster.source import Source
+from provisioner.cluster.source import Object, Source, Watcher, when_changed
 
 log = structlog.get_logger(__name__)
 
@@ -98,27 +98,24 @@ class DhcpFeed:
                 log.exception("change was not passed on to DHCP", kind=kind.__name__, name=name)
 
     def _pass_on(self, kind: type[Resource], name: str) -> None:
-        body = (self._racks if kind is Rack else self._servers).get(name)
+        put: Callable[[Any], None]
         if kind is Rack:
-            if body is None:
-                self.dhcp.remove_rack(name)
-            for rack in _decoded(Rack, [body] if body is not None else []):
-                self.dhcp.put_rack(rack)
-            return
+            source, put, remove = self._racks, self.dhcp.put_rack, self.dhcp.remove_rack
+        else:
+            source, put, remove = self._servers, self.dhcp.put_server, self.dhcp.remove_server
+        body = source.get(name)
         if body is None:
-            self.dhcp.remove_server(name)
-        for server in _decoded(Server, [body] if body is not None else []):
-            self.dhcp.put_server(server)
+            remove(name)
+        for decoded in _decoded(kind, [body] if body is not None else []):
+            put(decoded)
 
-    def _marks(self, kind: type[Resource]) -> Callable[[str, dict[str, Any] | None, dict[str, Any] | None], None]:
-        def changed(name: str, old: dict[str, Any] | None, new: dict[str, Any] | None) -> None:
-            if old is not None and new is not None and _inputs(old) == _inputs(new):
-                return
+    def _marks(self, kind: type[Resource]) -> Watcher:
+        def mark(name: str) -> None:
             with self._changed:
                 self._changes.add((kind, name))
                 self._changed.notify_all()
 
-        return changed
+        return when_changed(_inputs, mark)
 
     def _saw(self, seen: Observation) -> None:
         if seen.kind in ("Firmware", "IPXE"):
@@ -130,8 +127,10 @@ class DhcpFeed:
         self._trouble.saw(seen)
 
 
-def _inputs(body: dict[str, Any]) -> tuple[Any, ...]:
+def _inputs(body: Object | None) -> tuple[Any, ...] | None:
     """What of an object DHCP depends on: not the progress of a boot."""
+    if body is None:
+        return None
     status = body.get("status") or {}
     return (body.get("spec"), status.get("address"), status.get("subnetName"))
 

@@ -5,11 +5,12 @@ from __future__ import annotations
 import threading
 import time
 from collections.abc import Callable, Mapping
-from typing import Any, Final, Protocol
+from typing import Any, Final
 
 import structlog
 
 from provisioner.boot.dhcp import Observation
+from provisioner.boot.metrics.dhcp import CountedResponder
 from provisioner.cluster.events import Events
 
 log = structlog.get_logger(__name__)
@@ -29,14 +30,6 @@ Find = Callable[[str, str], Mapping[str, Any] | None]
 """The object of a kind (Rack or Server) with a name, if there is one."""
 
 
-class Counting(Protocol):
-    """What is read of the responder (provisioner.boot.dhcp.DhcpServer)."""
-
-    def counters(self) -> dict[str, int]: ...
-
-    def problems(self) -> dict[str, str]: ...
-
-
 class DhcpTrouble:
     """`saw` and `look` may be called from different threads."""
 
@@ -47,7 +40,7 @@ class DhcpTrouble:
         self._lock = threading.Lock()
         self._told: dict[tuple[str, str], float] = {}
         self._standing: dict[str, tuple[str, float | None]] = {}
-        self._counted: dict[str, int] = {}
+        self._counted: Mapping[str, int] = {}
         self._count_at = monotonic() + COUNT_SECONDS
 
     def saw(self, seen: Observation) -> None:
@@ -62,7 +55,7 @@ class DhcpTrouble:
         log.warning("machine had trouble with DHCP", about=f"{kind}/{name}", reason=reason, message=message)
         self._events.record(body, "Warning", reason, message)
 
-    def look(self, dhcp: Counting) -> None:
+    def look(self, dhcp: CountedResponder) -> None:
         """Tell what cannot be served as it is written, and at times what was counted. Call it every second or so."""
         now = self._monotonic()
         problems = dhcp.problems()
@@ -77,7 +70,7 @@ class DhcpTrouble:
                 self._tell_problem(key, text)
         if now >= self._count_at:
             self._count_at = now + COUNT_SECONDS
-            self._tell_counts(dhcp.counters())
+            self._tell_counts(dhcp.tally().counters)
 
     def _tell_problem(self, key: str, text: str) -> None:
         kind, _, name = key.partition("/")
@@ -85,7 +78,7 @@ class DhcpTrouble:
         if body is not None:
             self._events.record(body, "Warning", "NotServedByDHCP", text)
 
-    def _tell_counts(self, counters: dict[str, int]) -> None:
+    def _tell_counts(self, counters: Mapping[str, int]) -> None:
         changed = {name: n - self._counted.get(name, 0) for name, n in sorted(counters.items())}
         changed = {name: more for name, more in changed.items() if more}
         self._counted = counters

@@ -22,6 +22,7 @@ from provisioner.boot.health.probe import Probe
 from provisioner.boot.metrics.nginx_status import Connections, read_connections
 from provisioner.boot.tftp.dnsmasq import PROBE_FILE
 from provisioner.cluster.health.checks import Check, HealthVerdict, ill, well
+from provisioner.cluster.process import FollowedCache
 
 # Fetches a file of three bytes by TFTP from this host itself: what firmware will do, seen to work.
 
@@ -66,23 +67,6 @@ HUNG_SECONDS: Final = 900.0
 """A watch begins anew every minute, and waits half a minute between attempts at most."""
 
 
-class FollowedKind(Protocol):
-    """What is read of an informer."""
-
-    @property
-    def kind(self) -> str: ...
-
-    @property
-    def has_synced(self) -> bool: ...
-
-    @property
-    def is_dead(self) -> bool: ...
-
-    def heard_seconds(self) -> float: ...
-
-    def turned_seconds(self) -> float: ...
-
-
 class Scripts(Protocol):
     """What is read of the renderer."""
 
@@ -95,7 +79,7 @@ class Scripts(Protocol):
     def pending(self) -> tuple[int, float]: ...
 
 
-def inventory_check(caches: Sequence[FollowedKind]) -> Check:
+def inventory_check(caches: Sequence[FollowedCache]) -> Check:
     def look() -> HealthVerdict:
         missing = sorted(cache.kind for cache in caches if not cache.has_synced)
         if missing:
@@ -183,7 +167,7 @@ def threads_check(threads: Callable[[], Sequence[threading.Thread]]) -> Check:
     return Check("threads", look)
 
 
-def watches_check(caches: Sequence[FollowedKind]) -> Check:
+def watches_check(caches: Sequence[FollowedCache]) -> Check:
     """Whether the inventory is still followed, be it without success."""
 
     def look() -> HealthVerdict:
@@ -201,7 +185,7 @@ class BootHostHealth:
         self,
         *,
         address: str,
-        caches: Sequence[FollowedKind],
+        caches: Sequence[FollowedCache],
         scripts: Scripts,
         dhcp: Callable[[], WorkerStates] | None,
         nginx_status: Path,

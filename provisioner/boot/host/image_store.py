@@ -26,6 +26,7 @@ from provisioner.api.machinery.codec import decode, to_json
 from provisioner.api.machinery.conditions import condition_of, find_condition
 from provisioner.api.machinery.errors import Conflict, NotFound, ProvisionerError, Refused
 from provisioner.api.machinery.meta import Condition, parse_time, rfc3339
+from provisioner.api.servers.rack import CacheReport
 from provisioner.attestation.authenticode import authenticode_sha256
 from provisioner.cluster.client import Cluster
 from provisioner.cluster.events import Events
@@ -89,7 +90,7 @@ def judge_image(
     # Measurements may be added to an Image: what hosts said before that says nothing of them.
     is_current = before is not None and before.observed_generation == image.metadata.generation
     reports = image.status.stores if is_current else ()
-    stores = [report for report in reports if report.host != host and _age(report, now) < FORGET_SECONDS]
+    stores = [report for report in reports if report.host != host and age_of(report, now) < FORGET_SECONDS]
     if problem is None:
         stores.append(_own_report(image, host, now))
     stores.sort(key=lambda report: report.host)
@@ -117,12 +118,12 @@ def judge_image(
 
 def _own_report(image: Image, host: str, now: datetime) -> StoreReport:
     before = next((report for report in image.status.stores if report.host == host), None)
-    if before is not None and _age(before, now) < REPEAT_SECONDS:
+    if before is not None and age_of(before, now) < REPEAT_SECONDS:
         return before
     return StoreReport(host=host, time=rfc3339(now))
 
 
-def _age(report: StoreReport, now: datetime) -> float:
+def age_of(report: StoreReport | CacheReport, now: datetime) -> float:
     """Seconds since a host said so; what comes from the future by a wrong clock grows old as well."""
     return abs((now - parse_time(report.time)).total_seconds())
 

@@ -5,19 +5,22 @@ from __future__ import annotations
 import threading
 from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
-from typing import Protocol
 
 from cryptography import x509
 from prometheus_client.core import Metric
 
 from provisioner.boot.host.health import BootHostHealth
+from provisioner.boot.host.image_store import StoreWatch
 from provisioner.boot.host.nginx_upkeep import stamp_of
 from provisioner.boot.metrics.dhcp import CountedResponder, dhcp_families
 from provisioner.boot.metrics.log_tail import LogTail
-from provisioner.boot.metrics.meters import log_families, script_families, store_families, waiting_families
+from provisioner.boot.metrics.meters import log_families
 from provisioner.boot.metrics.programs import Program, health_families, nginx_families, program_families
 from provisioner.boot.metrics.store import space_of
-from provisioner.cluster.series import Families, gauge
+from provisioner.boot.observe.recorder import ProgressRecorder
+from provisioner.boot.observe.server_index import ServerIndex
+from provisioner.boot.script.renderer import ScriptRenderer
+from provisioner.cluster.series import Families, by_label, gauge
 
 # When a certificate ends, read from its file.
 
@@ -50,33 +53,12 @@ class CertificateEnd:
         return found.not_valid_before_utc.timestamp(), found.not_valid_after_utc.timestamp()
 
 
-class Renderer(Protocol):
-    @property
-    def scripts(self) -> int: ...
-
-    def pending(self) -> tuple[int, float]: ...
-
-
-class Recorder(Protocol):
-    @property
-    def pending(self) -> int: ...
-
-
-class CountedIndex(Protocol):
-    @property
-    def waiting(self) -> int: ...
-
-
-class Store(Protocol):
-    def count(self) -> tuple[int, int]: ...
-
-
 def told_of_boot_host(
     *,
-    renderer: Renderer,
-    recorder: Recorder,
-    index: CountedIndex,
-    store: Store,
+    renderer: ScriptRenderer,
+    recorder: ProgressRecorder,
+    index: ServerIndex,
+    store: StoreWatch,
     folders: Mapping[str, Path],
     dhcp: CountedResponder | None,
     health: BootHostHealth,
@@ -87,15 +69,27 @@ def told_of_boot_host(
 ) -> Sequence[Families]:
     """folders: whose disk is told, by name. dhcp, certificate: None where there is none."""
 
-    def spaces() -> Iterable[Metric]:
+    def work() -> Iterable[Metric]:
+        yield gauge("scripts", "Scripts that are written, one for each server.", (), {(): renderer.scripts})
+        pending, seconds = renderer.pending()
+        yield gauge("scripts_pending", "Scripts that are older than the inventory.", (), {(): pending})
+        words = "How long the change has waited that has waited longest for its scripts; 0 if none waits."
+        yield gauge("scripts_pending_seconds", words, (), {(): seconds})
+        words = "Servers of which reports have come that are not written yet."
+        yield gauge("progress_pending", words, (), {(): recorder.pending})
+        words = "Machines that are not registered, and wait for somebody to accept them."
+        yield gauge("unknown_machines_waiting", words, (), {(): index.waiting})
+
+    def stores() -> Iterable[Metric]:
+        complete, incomplete = store.count()
+        words = "Images, by whether this host's store has all files of them."
+        yield gauge("image_store_images", words, ("state",), by_label({"complete": complete, "incomplete": incomplete}))
         for name, folder in folders.items():
-            yield from space_of(name, folder, str(name).replace("_", " "))
+            yield from space_of(name, folder, name.replace("_", " "))
 
     return [
-        lambda: script_families(renderer.scripts, renderer.pending()),
-        lambda: waiting_families(recorder.pending, index.waiting),
-        lambda: store_families(*store.count()),
-        spaces,
+        work,
+        stores,
         *([(lambda responder: lambda: dhcp_families(responder))(dhcp)] if dhcp is not None else []),
         lambda: health_families(health.liveness, health.readiness),
         lambda: program_families(programs),

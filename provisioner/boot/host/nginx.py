@@ -16,7 +16,7 @@ from provisioner.boot.template import load_template
 from provisioner.node.http.lingering_close import LINGER_SECONDS
 
 _PLAIN_PATH = re.compile(r"^/[A-Za-z0-9._/+@=-]*$")
-_PLAIN_NAME = re.compile(r"^[A-Za-z0-9][A-Za-z0-9._-]*$")
+PLAIN_NAME = re.compile(r"^[A-Za-z0-9][A-Za-z0-9._-]*$")
 
 BY_DPU_PREFIX: Final = "/by-dpu"
 """Of the paths by which what DPUs pass on is asked for, as the services behind have them."""
@@ -61,15 +61,11 @@ class NginxSite:
     open_files: int = 65536
 
     def __post_init__(self) -> None:
-        for path in (self.scripts, self.firmware, self.images, self.run, self.socket, self.access_log):
-            _check_path(path)
+        check_paths(self.scripts, self.firmware, self.images, self.run, self.socket, self.access_log)
         if (self.certificate is None) != (self.key is None):
             raise Refused("nginx got a certificate without its key, or the reverse", hint="give both or neither")
-        for path in filter(None, (self.certificate, self.key)):
-            _check_path(path)
-        for name in (*self.firmware_files, *filter(None, (self.user,)), self.workers):
-            if not _PLAIN_NAME.match(name):
-                raise Refused(f"{name!r} is not a plain name", hint="use letters, digits, '.', '_' and '-'")
+        check_paths(self.certificate, self.key)
+        check_names(*self.firmware_files, self.user, self.workers)
         try:
             for address in self.addresses:
                 ipaddress.IPv4Address(address)
@@ -104,15 +100,24 @@ def render_nginx(site: NginxSite) -> str:
     return load_template("nginx.conf.j2").render(site=site, linger_seconds=round(LINGER_SECONDS))
 
 
-def nginx_command(site: NginxSite, configuration: Path, *, test: bool = False) -> list[str]:
-    """The command that runs nginx in the foreground, or with `test` only checks its configuration."""
-    command = [NGINX, "-e", "stderr", "-p", str(site.run), "-c", str(configuration)]
+def nginx_command(run: Path, configuration: Path, *, test: bool = False) -> list[str]:
+    """The command that runs nginx in the foreground, or with `test` only checks its configuration. run: its folder."""
+    command = [NGINX, "-e", "stderr", "-p", str(run), "-c", str(configuration)]
     return [*command, "-t", "-q"] if test else command
 
 
-def _check_path(path: Path) -> None:
-    if not _PLAIN_PATH.match(str(path)):
-        raise Refused(
-            f"path {str(path)!r} cannot be written into nginx.conf",
-            hint="use an absolute path of letters, digits and '._/+@=-'",
-        )
+def check_paths(*paths: Path | None) -> None:
+    """Raises: Refused for one that cannot stand in nginx's configuration."""
+    for path in paths:
+        if path is not None and not _PLAIN_PATH.match(str(path)):
+            raise Refused(
+                f"path {str(path)!r} cannot be written into nginx.conf",
+                hint="use an absolute path of letters, digits and '._/+@=-'",
+            )
+
+
+def check_names(*names: str | None) -> None:
+    """Raises: Refused for one that cannot stand in nginx's configuration."""
+    for name in names:
+        if name is not None and not PLAIN_NAME.match(name):
+            raise Refused(f"{name!r} is not a plain name", hint="use letters, digits, '.', '_' and '-'")

@@ -59,7 +59,7 @@ def follow_certificate(
         seen = stamp_of(files)
         if seen == loaded:
             continue
-        refusal = _refusal(test_command)
+        refusal = find_refusal(test_command, TEST_SECONDS)
         if stamp_of(files) != seen:
             continue  # somebody is writing
         loaded = seen
@@ -99,10 +99,10 @@ def _stamp(file: Path) -> tuple[int, int, int] | None:
     return found.st_mtime_ns, found.st_ino, found.st_size
 
 
-def _refusal(test_command: Sequence[str]) -> str | None:
-    """Why nginx would not take its configuration; None if it would."""
+def find_refusal(test_command: Sequence[str], seconds: float | None = None) -> str | None:
+    """Why nginx would not take its configuration; None if it would. seconds: how long it may take to say so."""
     try:
-        done = subprocess.run(test_command, capture_output=True, text=True, check=False, timeout=TEST_SECONDS)
+        done = subprocess.run(test_command, capture_output=True, text=True, check=False, timeout=seconds)
     except (OSError, subprocess.TimeoutExpired) as error:
         return str(error)
     return None if done.returncode == 0 else done.stderr.strip()[-800:] or f"status {done.returncode}"

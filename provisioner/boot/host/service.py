@@ -12,7 +12,6 @@ from __future__ import annotations
 import grp
 import os
 import socket
-import subprocess
 import threading
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
@@ -33,7 +32,13 @@ from provisioner.boot.host.image_slots import link_megabits, slots_of_link
 from provisioner.boot.host.image_store import StoreWatch
 from provisioner.boot.host.metrics import told_of_boot_host
 from provisioner.boot.host.nginx import NginxSite, nginx_command, render_nginx
-from provisioner.boot.host.nginx_upkeep import follow_certificate, most_open_files, rotate_access_logs, stamp_of
+from provisioner.boot.host.nginx_upkeep import (
+    find_refusal,
+    follow_certificate,
+    most_open_files,
+    rotate_access_logs,
+    stamp_of,
+)
 from provisioner.boot.host.peer import RealPeer
 from provisioner.boot.host.processes import Child, Enter, run_here
 from provisioner.boot.host.web import boot_blueprint
@@ -99,9 +104,7 @@ class BootSettings:
     @property
     def urls(self) -> BootUrls:
         """Where booting servers find it."""
-        port = "" if self.http_port == 80 else f":{self.http_port}"
-        join = f"https://{self.address}:{self.join_port}"
-        return BootUrls(boot=f"http://{self.address}{port}", join=join, ipxe_https=self.ipxe_https)
+        return BootUrls.at(self.address, self.http_port, self.join_port, ipxe_https=self.ipxe_https)
 
 
 @dataclass(frozen=True)
@@ -371,12 +374,12 @@ class BootService:
             caches=settings.caches,
             open_files=most_open_files(),
         )
-        configuration = state / "nginx/nginx.conf"
+        configuration = site.run / "nginx.conf"
         configuration.write_text(render_nginx(site))
-        checked = subprocess.run(self._test_nginx(site), capture_output=True, text=True, check=False)
-        if checked.returncode != 0:
+        refusal = find_refusal(self._test_nginx(site))
+        if refusal is not None:
             raise NeedsHuman(
-                f"nginx refuses {configuration}: {checked.stderr.strip()[-800:]}",
+                f"nginx refuses {configuration}: {refusal}",
                 hint="is nginx installed, and are the certificate and key there?",
             )
         return site
@@ -404,13 +407,13 @@ class BootService:
         return self.meters.tftp.heard(line)
 
     def _test_nginx(self, site: NginxSite) -> list[str]:
-        return self._enter(nginx_command(site, self._settings.state / "nginx/nginx.conf", test=True))
+        return self._enter(nginx_command(site.run, site.run / "nginx.conf", test=True))
 
     def _children(self, site: NginxSite) -> tuple[Child, list[Child]]:
         settings = self._settings
         nginx = Child(
             "nginx",
-            nginx_command(site, settings.state / "nginx/nginx.conf"),
+            nginx_command(site.run, site.run / "nginx.conf"),
             enter=self._enter,
             # One that was killed leaves it behind, and the next one could not have it.
             before=lambda: site.status_socket.unlink(missing_ok=True),

@@ -24,7 +24,6 @@ from provisioner.boot.script.choose import KeepWaiting
 from provisioner.boot.script.render import render_script
 from provisioner.boot.script.renderer import STARTING
 from provisioner.cluster.health.checks import Check, HealthVerdict, answer
-from provisioner.cluster.source import Object
 from provisioner.rules.rate import Rate, RequestLimit, Shares, known_by_address
 
 REPORTED_STAGES: Final = ("Stage1", "Root", "System", "Token")
@@ -157,14 +156,6 @@ def boot_blueprint(
     return blueprint
 
 
-class KnownServers(Protocol):
-    """Which Server a MAC address is (ServerIndex)."""
-
-    def booting_from(self, mac: str) -> Object | None: ...
-
-    def having(self, mac: str) -> Object | None: ...
-
-
 class Recording(Protocol):
     """What takes note of unknown machines (Discoverer)."""
 
@@ -174,7 +165,7 @@ class Recording(Protocol):
     def trouble(self) -> str | None: ...
 
 
-def wait_for_claims(claims: Claims, index: KnownServers, discoverer: Recording) -> KeepWaiting:
+def wait_for_claims(claims: Claims, index: ServerIndex, discoverer: Recording) -> KeepWaiting:
     """What a machine without a script waits for."""
     known = index.booting_from(claims.mac)
     if known is not None:

@@ -15,7 +15,7 @@ from provisioner.boot.dhcp.wire import options as opt
 from provisioner.boot.dhcp.wire.client import DhcpClient
 from provisioner.boot.dhcp.wire.packet import Malformed
 from provisioner.boot.dhcp.workers.supervisor import WorkerStates
-from provisioner.cluster.series import PREFIX, counter, gauge
+from provisioner.cluster.series import PREFIX, by_label, counter, gauge
 
 _TYPES: Final[Mapping[int, str]] = {
     opt.DISCOVER: "discover", opt.REQUEST: "request", opt.DECLINE: "decline", opt.RELEASE: "release",
@@ -61,15 +61,13 @@ def dhcp_families(dhcp: CountedResponder) -> Iterable[Metric]:
         ("type", "relayed", "client"),
         _messages(tally),
     )
-    answers: dict[tuple[str, ...], float] = {(word,): tally.counters[name] for name, word in _ANSWERS.items()}
+    answers = by_label({word: tally.counters[name] for name, word in _ANSWERS.items()})
     yield counter(
         "dhcp_answers", "Answers to DHCP messages; lent: to a machine that is not registered.", ("answer",), answers
     )
-    drops: dict[tuple[str, ...], float] = {
-        (_word(name.removeprefix("dropped-")),): tally.counters[name] for name in _DROPS
-    }
+    drops = by_label({_word(name.removeprefix("dropped-")): tally.counters[name] for name in _DROPS})
     yield counter("dhcp_dropped", "DHCP messages that were not answered, by reason.", ("reason",), drops)
-    faults: dict[tuple[str, ...], float] = {(_word(name),): tally.counters[name] for name in _FAULTS}
+    faults = by_label({_word(name): tally.counters[name] for name in _FAULTS})
     yield counter("dhcp_faults", "What went wrong in the DHCP responder itself.", ("fault",), faults)
     words = "From the kernel's receipt to the answer; of each sixteenth batch that is read, as the longest in it."
     yield _histogram("dhcp_answer_seconds", words, WAIT_SECONDS, tally.waits, tally.waited_seconds)
@@ -78,7 +76,7 @@ def dhcp_families(dhcp: CountedResponder) -> Iterable[Metric]:
     words = "Worker processes that were started in the place of others."
     yield counter("dhcp_worker_restarts", words, (), {(): workers.restarts})
     problems = Counter(key.partition("/")[0] for key in dhcp.problems())
-    unserved: dict[tuple[str, ...], float] = {(kind,): problems[kind] for kind in _UNSERVED}
+    unserved = by_label({kind: problems[kind] for kind in _UNSERVED})
     yield gauge("dhcp_unserved_objects", "Objects that DHCP cannot serve as they are written.", ("kind",), unserved)
 
 

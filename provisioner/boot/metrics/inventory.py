@@ -4,33 +4,19 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Iterable, Mapping
-from typing import Any, Protocol
+from typing import Any
 
 from prometheus_client.core import Metric
 
+from provisioner.cluster.process import FollowedCache
 from provisioner.cluster.series import gauge
-
-
-class CountedCache(Protocol):
-    """What is read of an informer (provisioner.cluster.informer.Informer)."""
-
-    @property
-    def kind(self) -> str: ...
-
-    @property
-    def has_synced(self) -> bool: ...
-
-    def __len__(self) -> int: ...
-
-    def heard_seconds(self) -> float: ...
-
-    def subscribe(self, watcher: Callable[[str, Any, Any], None], /) -> None: ...
+from provisioner.cluster.source import Watcher
 
 
 class InventoryMeter:
     """`clock`: seconds since 1970. Follows the caches from the start on."""
 
-    def __init__(self, caches: Iterable[CountedCache], clock: Callable[[], float] = time.time) -> None:
+    def __init__(self, caches: Iterable[FollowedCache], clock: Callable[[], float] = time.time) -> None:
         self._caches, self._clock = tuple(caches), clock
         self._changed: dict[str, float] = {}
         for cache in self._caches:
@@ -47,10 +33,10 @@ class InventoryMeter:
         changed = self._each(lambda cache: self._changed.get(cache.kind, 0.0))
         yield gauge("inventory_changed_timestamp_seconds", words, kinds, changed)
 
-    def _each(self, value: Callable[[CountedCache], float]) -> Mapping[tuple[str, ...], float]:
+    def _each(self, value: Callable[[FollowedCache], float]) -> Mapping[tuple[str, ...], float]:
         return {(cache.kind,): float(value(cache)) for cache in self._caches}
 
-    def _notes(self, kind: str) -> Callable[[str, Any, Any], None]:
+    def _notes(self, kind: str) -> Watcher:
         def changed(_key: str, _old: Any, _new: Any) -> None:
             self._changed[kind] = self._clock()
 

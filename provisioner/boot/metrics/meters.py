@@ -18,7 +18,7 @@ from provisioner.boot.metrics.store import PullMeter
 from provisioner.boot.tftp.dnsmasq import PROBE_FILE
 from provisioner.boot.tftp.firmware import SERVED_FILES
 from provisioner.cluster.request_meter import RequestMeter
-from provisioner.cluster.series import PREFIX, Families, FamiliesCollector, born, counter, gauge, tell_process
+from provisioner.cluster.series import PREFIX, Families, FamiliesCollector, born, by_label, counter, tell_process
 
 # TFTP as dnsmasq's log tells it.
 
@@ -89,30 +89,8 @@ class BootMeters:
 
 def log_families(tail: LogTail) -> Iterable[Metric]:
     """Whether what is counted of the requests can be trusted."""
-    faults: dict[tuple[str, ...], float] = {
-        ("unreadable_line",): tail.unreadable_lines,
-        ("lost_bytes",): tail.lost_bytes,
-    }
+    faults = by_label({"unreadable_line": tail.unreadable_lines, "lost_bytes": tail.lost_bytes})
     yield counter("http_log_faults", "What of nginx's log could not be counted.", ("fault",), faults)
-
-
-def script_families(scripts: int, pending: tuple[int, float]) -> Iterable[Metric]:
-    yield gauge("scripts", "Scripts that are written, one for each server.", (), {(): scripts})
-    yield gauge("scripts_pending", "Scripts that are older than the inventory.", (), {(): pending[0]})
-    words = "How long the change has waited that has waited longest for its scripts; 0 if none waits."
-    yield gauge("scripts_pending_seconds", words, (), {(): pending[1]})
-
-
-def store_families(complete: int, incomplete: int) -> Iterable[Metric]:
-    words = "Images, by whether this host's store has all files of them."
-    yield gauge("image_store_images", words, ("state",), {("complete",): complete, ("incomplete",): incomplete})
-
-
-def waiting_families(reports: int, machines: int) -> Iterable[Metric]:
-    words = "Servers of which reports have come that are not written yet."
-    yield gauge("progress_pending", words, (), {(): reports})
-    words = "Machines that are not registered, and wait for somebody to accept them."
-    yield gauge("unknown_machines_waiting", words, (), {(): machines})
 
 
 def _size(file: Path) -> int:

@@ -11,6 +11,7 @@ import threading
 import time
 from collections import Counter, OrderedDict
 from collections.abc import Callable, Mapping
+from contextlib import suppress
 from datetime import UTC, datetime
 from typing import Any, Final
 
@@ -35,7 +36,7 @@ from provisioner.boot.observe.server_index import ServerIndex
 from provisioner.cluster.client import Cluster
 from provisioner.cluster.events import Events
 from provisioner.cluster.resources import of
-from provisioner.cluster.source import Source
+from provisioner.cluster.source import Source, when_changed
 from provisioner.rules.rate import Rate, TokenBucket
 
 log = structlog.get_logger(__name__)
@@ -81,7 +82,7 @@ class Discoverer:
         self._unmarked: OrderedDict[str, None] = OrderedDict()
         self._subnets: DiscoverySubnets | None = None
         self._trouble: str | None = None
-        racks.subscribe(self._rack_changed)
+        racks.subscribe(when_changed(lambda rack: rack and rack["spec"], self._forget_subnets))
 
     def offer(self, claims: Claims) -> str:
         """Take note of an unknown machine and return the name of its (future) Server.
@@ -121,7 +122,7 @@ class Discoverer:
 
     def _find_place(self, claims: Claims) -> RackPlace:
         address = claims.source_address
-        if self._subnets is None:  # under the lock, as `_rack_changed`: what is made of older racks does not stay
+        if self._subnets is None:  # under the lock, as `_forget_subnets`: what is made of older racks does not stay
             self._subnets = DiscoverySubnets(decode(Rack, rack) for rack in self._racks.items())
         return find_place(claims, self._subnets, is_held=address is not None and self._index.holds(address))
 
@@ -137,10 +138,9 @@ class Discoverer:
         moment = self._heard.get(mac)
         return moment is not None and self._monotonic() - moment <= HEARD_SECONDS
 
-    def _rack_changed(self, _name: str, old: Mapping[str, Any] | None, new: Mapping[str, Any] | None) -> None:
-        if old is None or new is None or old["spec"] != new["spec"]:
-            with self._changed:
-                self._subnets = None
+    def _forget_subnets(self, _rack: str) -> None:
+        with self._changed:
+            self._subnets = None
 
     @property
     def trouble(self) -> str | None:
@@ -209,15 +209,8 @@ class Discoverer:
             if not _lacks_discovery(created, name):
                 return
         log.info("unknown machine was recorded", server=name, mac=claims.mac)
-        discovery = to_json(server.status.discovery)
         try:
-            self._cluster.apply_status(
-                Server,
-                name,
-                {"discovery": discovery},
-                manager=MANAGER,
-                resource_version=created["metadata"]["resourceVersion"],
-            )
+            self._write_discovery(created, to_json(server.status.discovery))
         except NotFound:
             return  # somebody deleted it
         self._events.record(
@@ -229,17 +222,19 @@ class Discoverer:
         server = self._index.servers.get(name)
         if server is None or not is_waiting(server) or "dhcpTime" in _discovery_of(server):
             return
-        discovery = {**_discovery_of(server), "dhcpTime": rfc3339(self._now())}
-        try:
-            self._cluster.apply_status(
-                Server,
-                name,
-                {"discovery": discovery},
-                manager=MANAGER,
-                resource_version=server["metadata"]["resourceVersion"],
-            )
-        except (Conflict, NotFound):
-            return  # it asks again soon
+        # What has changed or is gone meanwhile asks again soon.
+        with suppress(Conflict, NotFound):
+            self._write_discovery(server, {**_discovery_of(server), "dhcpTime": rfc3339(self._now())})
+
+    def _write_discovery(self, server: Mapping[str, Any], discovery: Mapping[str, Any]) -> None:
+        metadata = server["metadata"]
+        self._cluster.apply_status(
+            Server,
+            metadata["name"],
+            {"discovery": discovery},
+            manager=MANAGER,
+            resource_version=metadata["resourceVersion"],
+        )
 
 
 def find_place(claims: Claims, subnets: DiscoverySubnets, *, is_held: bool) -> RackPlace:

@@ -154,11 +154,6 @@ class ProgressRecorder:
         with self._changed:
             self._changed.notify_all()
 
-    def drained(self, timeout_seconds: float) -> bool:
-        """Wait until everything observed so far is written; whether that happened in time."""
-        with self._changed:
-            return self._changed.wait_for(lambda: not self._pending and not self._writing, timeout_seconds)
-
     def _take(self, stop: threading.Event) -> tuple[str, list[tuple[ProgressReport, datetime]]] | None:
         """A server whose reports may be written now, with its reports; None if there was none for a while."""
         with self._changed:

@@ -40,7 +40,10 @@ def compose(facts: OrderFacts, assessment: Assessment, now: datetime) -> OrderDe
         order=order,
         ready_time=_ready_time(facts, assessment, now),
         lifecycle=_lifecycle(facts, assessment),
-        conditions=tuple(_condition(facts.server, type_, say, now) for type_, say in _conditions(assessment)),
+        conditions=(
+            _condition(facts.server, "Booted", assessment.booted, now),
+            _condition(facts.server, "Ready", assessment.ready, now),
+        ),
     )
     again = assessment.requeue_after_seconds
     if again is None and assessment.requeue_at is not None:
@@ -91,10 +94,6 @@ def _ready_time(facts: OrderFacts, assessment: Assessment, now: datetime) -> str
     if is_settled(facts.server):
         return facts.server.status.ready_time
     return rfc3339_micro(now) if assessment.stage == "Ready" else None
-
-
-def _conditions(assessment: Assessment) -> tuple[tuple[str, ConditionUpdate], tuple[str, ConditionUpdate]]:
-    return ("Booted", assessment.booted), ("Ready", assessment.ready)
 
 
 def _condition(server: Server, type_: str, say: ConditionUpdate, now: datetime) -> Condition:

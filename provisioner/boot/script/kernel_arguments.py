@@ -30,6 +30,12 @@ class BootUrls:
     join: str
     ipxe_https: bool = False
 
+    @classmethod
+    def at(cls, address: str, http_port: int, join_port: int, *, ipxe_https: bool) -> BootUrls:
+        """Those of the boot host with that address."""
+        port = "" if http_port == 80 else f":{http_port}"
+        return cls(boot=f"http://{address}{port}", join=f"https://{address}:{join_port}", ipxe_https=ipxe_https)
+
     @property
     def files_of_ipxe(self) -> str:
         """Below which iPXE finds kernel and stage-1."""

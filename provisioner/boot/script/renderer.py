@@ -11,7 +11,7 @@ import threading
 import time
 from collections.abc import Callable, Iterable, Mapping
 from pathlib import Path
-from typing import Any, Final, TypeVar
+from typing import Any, Final
 
 import structlog
 from prometheus_client import CollectorRegistry
@@ -19,14 +19,13 @@ from prometheus_client import CollectorRegistry
 from provisioner.api import Image, NodePool, Rack, Server
 from provisioner.api.machinery.codec import decode
 from provisioner.api.machinery.errors import ProvisionerError
-from provisioner.api.machinery.meta import Resource
 from provisioner.boot.metrics.scripts import RenderResult, ScriptMeter
 from provisioner.boot.observe.server_index import ServerIndex
 from provisioner.boot.rack_cache import verdict_on_cache
 from provisioner.boot.script.choose import KeepWaiting, choose_boot_target
 from provisioner.boot.script.kernel_arguments import BootUrls
 from provisioner.boot.script.render import render_first_script, render_script
-from provisioner.cluster.source import Object, Source
+from provisioner.cluster.source import Object, Source, Watcher, look_up, when_changed
 from provisioner.rules.assigned_image import current_image, images_of_pool
 from provisioner.rules.bootability import availability_of
 from provisioner.rules.dpus import awaiting, hosts_that_wait_otherwise
@@ -44,8 +43,6 @@ STARTING: Final = KeepWaiting(
 RESYNC_SECONDS: Final = 300.0
 _FIRST_PAUSE_SECONDS: Final = 1.0
 _LONGEST_PAUSE_SECONDS: Final = 30.0
-
-R = TypeVar("R", bound=Resource)
 
 
 class ScriptRenderer:
@@ -178,16 +175,15 @@ class ScriptRenderer:
 
     def render(self, macs: set[str]) -> int:
         """Bring the scripts of `macs` up to date. Returns: how many files were written or removed."""
-        read = _Reader()
         touched = 0
         for mac in macs:
             began = self._monotonic()
-            result = self._render_one(mac, read)
+            result = self._render_one(mac)
             self._meter.rendered(result, self._monotonic() - began)
             touched += result in ("written", "removed", "unreadable")
         return touched
 
-    def _render_one(self, mac: str, read: _Reader) -> RenderResult:
+    def _render_one(self, mac: str) -> RenderResult:
         path = self.folder / "ipxe" / f"{mac.replace(':', '-')}.ipxe"
         found = self._index.booting_from(mac)
         if found is None:
@@ -195,78 +191,50 @@ class ScriptRenderer:
             existed = path.exists()
             path.unlink(missing_ok=True)
             return "removed" if existed else "unchanged"
-        text, is_readable = self._script(found, read)
+        text, is_readable = self._script(found)
         if self._written.get(mac) == text:
             return "unchanged"
         _write_atomically(path, text)
         self._written[mac] = text
         return "written" if is_readable else "unreadable"
 
-    def _script(self, found: dict[str, Any], read: _Reader) -> tuple[str, bool]:
+    def _script(self, found: dict[str, Any]) -> tuple[str, bool]:
         """The script, and whether all objects that it is made of could be read."""
+        name = found["metadata"]["name"]
         try:
             server = decode(Server, found)
-            rack = read.object(Rack, self._racks, server.spec.rack_ref)
-            pool = read.object(NodePool, self._pools, booting_pool(server).name)
-            image = read.object(Image, self._images, current_image(server, pool).name)
+            rack = look_up(Rack, self._racks, server.spec.rack_ref)
+            pool = look_up(NodePool, self._pools, booting_pool(server).name)
+            image = look_up(Image, self._images, current_image(server, pool).name)
             awaited = [str(each["metadata"]["name"]) for each in self._awaited.get(server.name)]
             return render_script(choose_boot_target(server, pool, image, rack, self._urls, awaited)), True
         except ProvisionerError as error:  # an object of a newer version, say: the machine waits, the others go on
-            name = found["metadata"]["name"]
-            log.warning("server's script cannot be rendered", server=name, error=str(error))
-            wait = KeepWaiting(
-                server=name, reason="Unreadable", message=str(error), remedy="look at the boot service's log"
-            )
-            return render_script(wait), False
+            words = str(error)
+            log.warning("server's script cannot be rendered", server=name, error=words)
         except Exception:  # a fault of ours that one server's data meets must not cost the others their scripts
-            name = found["metadata"]["name"]
-            log.exception("server's script cannot be rendered", server=name)
             words = "the boot service has a fault"
-            wait = KeepWaiting(server=name, reason="Unreadable", message=words, remedy="look at the boot service's log")
-            return render_script(wait), False
+            log.exception("server's script cannot be rendered", server=name)
+        wait = KeepWaiting(server=name, reason="Unreadable", message=words, remedy="look at the boot service's log")
+        return render_script(wait), False
 
     def _synced(self) -> bool:
         return all(source.has_synced for source in (self._index.servers, self._pools, self._images, self._racks))
 
-    def _server_changed(self, _: str, old: dict[str, Any] | None, new: dict[str, Any] | None) -> None:
-        waiting = (self._index.servers.get(host) for host in hosts_that_wait_otherwise(old, new))
-        self._mark({mac for host in waiting if host is not None and (mac := boot_mac(host)) is not None})
-        if old is not None and new is not None and _inputs(old) == _inputs(new):
-            return
-        self._mark({mac for server in (old, new) if server is not None and (mac := boot_mac(server)) is not None})
+    def _server_changed(self, _: str, old: Object | None, new: Object | None) -> None:
+        self._mark(self._index.servers.get(host) for host in hosts_that_wait_otherwise(old, new))
+        if old is None or new is None or _inputs(old) != _inputs(new):
+            self._mark((old, new))
 
-    def _dependants(
-        self, dependants_of: Callable[[str], Iterable[Object]]
-    ) -> Callable[[str, Object | None, Object | None], None]:
-        def changed(name: str, old: Object | None, new: Object | None) -> None:
-            if old is None or new is None or _weight(old) != _weight(new):
-                self._mark({mac for server in dependants_of(name) if (mac := boot_mac(server)) is not None})
+    def _dependants(self, dependants_of: Callable[[str], Iterable[Object]]) -> Watcher:
+        return when_changed(_weight, lambda name: self._mark(dependants_of(name)))
 
-        return changed
-
-    def _mark(self, macs: set[str]) -> None:
+    def _mark(self, servers: Iterable[Object | None]) -> None:
+        macs = {mac for server in servers if server is not None and (mac := boot_mac(server)) is not None}
         if macs:
             with self._wake:
                 self._changed |= macs
                 self._behind_since = self._monotonic() if self._behind_since is None else self._behind_since
                 self._wake.notify_all()
-
-
-class _Reader:
-    """Decodes each pool, image and rack once for a whole batch."""
-
-    def __init__(self) -> None:
-        self._read: dict[tuple[type[Resource], str], Any] = {}
-
-    def object(self, kind: type[R], source: Source, name: str | None) -> R | None:
-        if name is None:
-            return None
-        key = (kind, name)
-        if key not in self._read:
-            found = source.get(name)
-            self._read[key] = decode(kind, found) if found is not None else None
-        read: R | None = self._read[key]
-        return read
 
 
 def _inputs(server: Mapping[str, Any]) -> tuple[Any, ...]:
@@ -278,8 +246,10 @@ def _inputs(server: Mapping[str, Any]) -> tuple[Any, ...]:
     return (server.get("spec"), *ordered, *(status.get(field) for field in fields))
 
 
-def _weight(body: Mapping[str, Any]) -> tuple[Any, ...]:
+def _weight(body: Object | None) -> tuple[Any, ...] | None:
     """What of a pool, rack or image a script depends on: not the counts in its status."""
+    if body is None:
+        return None
     return (body.get("spec"), images_of_pool(body), availability_of(body), verdict_on_cache(body))
 
 

@@ -2,17 +2,18 @@
 
 from __future__ import annotations
 
-import filecmp
 import os
-import shutil
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Final
 
 from provisioner.api.machinery.errors import NeedsHuman
 
-FIRMWARE_FILES: Final = ("snponly.efi", "ipxe-arm64.efi", "undionly.kpxe")
-"""UEFI x64 (on the firmware's own network driver), UEFI arm64, BIOS."""
+X64_FILE: Final = "snponly.efi"
+"""On the firmware's own network driver."""
+ARM64_FILE: Final = "ipxe-arm64.efi"
+BIOS_FILE: Final = "undionly.kpxe"
+FIRMWARE_FILES: Final = (X64_FILE, ARM64_FILE, BIOS_FILE)
 
 FIRST_SCRIPT: Final = "autoexec.ipxe"
 """iPXE of 2023 and later reads it from beside itself before it asks anybody anything."""
@@ -28,25 +29,21 @@ def collect_firmware(sources: Sequence[Path], destination: Path, first_script: s
     Nothing is touched that is already right. Raises: NeedsHuman if a file is missing, or too old to read our script.
     """
     found = {name: _find(name, sources) for name in FIRMWARE_FILES}
-    for name in ("snponly.efi", "ipxe-arm64.efi"):
+    contents = {name: source.read_bytes() for name, source in found.items()}
+    for name in (X64_FILE, ARM64_FILE):
         # The BIOS file is compressed and cannot be looked into; it comes from the same package.
-        if FIRST_SCRIPT.encode() not in found[name].read_bytes():
+        if FIRST_SCRIPT.encode() not in contents[name]:
             raise NeedsHuman(
                 f"{found[name]} is too old: it does not know {FIRST_SCRIPT} (bookworm's iPXE is of 2019)", hint=_REMEDY
             )
     destination.mkdir(parents=True, exist_ok=True)
-    for name, source in found.items():
-        if not (destination / name).exists() or not filecmp.cmp(source, destination / name, shallow=False):
+    for name, content in {**contents, FIRST_SCRIPT: first_script.encode()}.items():
+        file = destination / name
+        if not file.exists() or file.read_bytes() != content:
             temporary = destination / f".{name}.{os.getpid()}"
-            shutil.copyfile(source, temporary)
+            temporary.write_bytes(content)
             temporary.chmod(0o644)
-            temporary.rename(destination / name)
-    script = destination / FIRST_SCRIPT
-    if not script.exists() or script.read_text() != first_script:
-        temporary = destination / f".{FIRST_SCRIPT}.{os.getpid()}"
-        temporary.write_text(first_script)
-        temporary.chmod(0o644)
-        temporary.rename(script)
+            temporary.rename(file)
 
 
 def _find(name: str, sources: Sequence[Path]) -> Path:

@@ -10,7 +10,7 @@ from typing import Final
 from cryptography import x509
 
 from provisioner.api.machinery.errors import Refused
-from provisioner.boot.tls.issue import to_pem
+from provisioner.boot.tls.issue import is_authority, to_pem
 
 NAME: Final = "join-authorities"
 """In the image store; its signature has `.sig` behind it."""
@@ -28,8 +28,7 @@ def render_announcement(authorities: Sequence[x509.Certificate], days: int, now:
     if not 1 <= days <= MOST_DAYS:
         raise Refused(f"an announcement for {days} days, expected 1 to {MOST_DAYS}", hint="give another --days")
     for each in authorities:
-        found = [extension.value for extension in each.extensions if isinstance(extension.value, x509.BasicConstraints)]
-        if not any(constraints.ca for constraints in found):
+        if not is_authority(each):
             raise Refused(
                 f"certificate {each.subject.rfc4514_string()} is no authority's", hint="name the authority's file"
             )

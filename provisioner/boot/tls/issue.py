@@ -154,6 +154,12 @@ def require_chain_for_ipxe(chain: Sequence[x509.Certificate]) -> None:
             )
 
 
+def is_authority(certificate: x509.Certificate) -> bool:
+    """Whether it may sign others."""
+    found = (extension.value for extension in certificate.extensions)
+    return any(isinstance(each, x509.BasicConstraints) and each.ca for each in found)
+
+
 def is_issued_by(certificate: x509.Certificate, authority: x509.Certificate) -> bool:
     """Whether that authority's key signed it."""
     try:
@@ -229,11 +235,7 @@ def _public(certificate: x509.Certificate) -> ec.EllipticCurvePublicKey | rsa.RS
 
 
 def _require_authority(certificate: x509.Certificate) -> None:
-    try:
-        is_authority = certificate.extensions.get_extension_for_class(x509.BasicConstraints).value.ca
-    except x509.ExtensionNotFound:
-        is_authority = False
-    if not is_authority:
+    if not is_authority(certificate):
         raise Refused(
             f"certificate {certificate.subject.rfc4514_string()} is no authority's: it has no basicConstraints CA:TRUE",
             hint="name the certificate that signs those of boot hosts",

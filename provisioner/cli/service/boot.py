@@ -130,6 +130,7 @@ def boot(
     from provisioner.boot.dhcp import DhcpConfig
     from provisioner.boot.host.service import DEBIAN_IPXE, BootCaches, BootService, BootSettings
     from provisioner.boot.metrics.meters import BootMeters
+    from provisioner.boot.script.kernel_arguments import BootUrls
     from provisioner.cli.service.join_service import build_join_blueprint
     from provisioner.cli.service.listening import serve_telemetry
     from provisioner.cli.service.served_kinds import warn_of_kinds
@@ -147,7 +148,7 @@ def boot(
     meters = BootMeters(state / "tftp")
     cluster = Cluster.connect(kubeconfig, user_agent="provisioner-boot", patient=True, meter=meters.api)
     recorder = EventRecorder(cluster, "provisioner-boot")
-    web = f"http://{address}" + ("" if http_port == 80 else f":{http_port}")
+    web = BootUrls.at(address, http_port, join_port, ipxe_https=ipxe_https).boot
     settings = BootSettings(
         address=address,
         state=state,
@@ -155,13 +156,7 @@ def boot(
         certificate=tls_certificate.absolute(),
         key=tls_key.absolute(),
         firmware=firmware or _firmware_of(tools_root) or DEBIAN_IPXE,
-        dhcp=DhcpConfig(
-            server_address=address,
-            interfaces=interfaces,
-            workers=dhcp_workers,
-            firmware_url=f"{web}/tftp",
-            script_url=f"{web}/boot.ipxe",
-        )
+        dhcp=DhcpConfig(server_address=address, interfaces=interfaces, workers=dhcp_workers, web_url=web)
         if dhcp
         else None,
         http_port=http_port,

@@ -9,7 +9,7 @@ import structlog
 from cryptography import x509
 from flask import Blueprint
 
-from provisioner.api import Image, NodePool
+from provisioner.api import FirmwareProfile, Image, NodePool
 from provisioner.api.machinery.errors import NeedsHuman
 from provisioner.attestation.endorsement import load_authorities
 from provisioner.boot.host.service import BootCaches
@@ -17,17 +17,17 @@ from provisioner.boot.script.kernel_arguments import BootUrls
 from provisioner.cli.service.expected_boots import load_options_of, served_programs
 from provisioner.cluster.client import Cluster
 from provisioner.cluster.events import EventRecorder
+from provisioner.cluster.remembered import Remembered
 from provisioner.cluster.resources import of
 from provisioner.join.admission.attestation import VERIFIERS
 from provisioner.join.admission.configuration import JoinSettings
 from provisioner.join.admission.meter import JoinMeter
 from provisioner.join.admission.service import JoinService, find_dpus_in, find_server_in
-from provisioner.join.admission.source import TrustedProxies
-from provisioner.join.admission.tpm.profiles import ProfileSource
+from provisioner.join.admission.tpm.firmware import PROFILE_READ_SECONDS
 from provisioner.join.admission.tpm.verifier import TpmVerifier
 from provisioner.join.admission.tpm.wire import TYPE
 from provisioner.join.admission.web import join_blueprint
-from provisioner.join.challenge_keys import ChallengeKeySource
+from provisioner.join.challenge_keys import KEY_READ_SECONDS, read_challenge_keys
 from provisioner.join.tokens.mint import mint_token
 from provisioner.rules.rate import known_by_address
 
@@ -49,9 +49,6 @@ def build_join_blueprint(
 ) -> Blueprint:
     """The join service. `caches` are those of the boot host, `urls` what its scripts name, `firmware` the folders with
     what it serves to firmware. endorsement_authorities: certificates of TPM vendors, PEM.
-
-    The addresses that it believes are those of the WSGI server's own peer: the boot service puts the client's address
-    there itself (see provisioner.boot.host.peer), and no header counts here.
     """
     ca = api_server_ca.read_text() if api_server_ca else cluster.ca_pem
     if not ca:
@@ -65,8 +62,8 @@ def build_join_blueprint(
         cluster_dns=tuple(cluster_dns),
     )
     tpm = TpmVerifier(
-        keys=ChallengeKeySource(cluster),
-        profiles=ProfileSource(cluster),
+        keys=Remembered(lambda: read_challenge_keys(cluster), KEY_READ_SECONDS),
+        profiles=Remembered(lambda: tuple(cluster.read_all(FirmwareProfile)), PROFILE_READ_SECONDS),
         load_options=load_options_of(caches.racks, urls),
         authorities=_authorities(endorsement_authorities) if endorsement_authorities else (),
         boot_programs=served_programs(firmware),
@@ -81,7 +78,7 @@ def build_join_blueprint(
         verifiers={**VERIFIERS, TYPE: tpm},
         sources={of(NodePool): caches.pools, of(Image): caches.images},
     )
-    return join_blueprint(meter.around(service), TrustedProxies(), is_known=known_by_address(caches.servers))
+    return join_blueprint(meter.around(service), is_known=known_by_address(caches.servers))
 
 
 def _authorities(path: Path) -> tuple[x509.Certificate, ...]:

@@ -95,10 +95,7 @@ def allocate(
 
 
 def _pinned(server: Server, subnet: Subnet, address: str, holders: Holders, keeps: bool) -> Allocation | NoAddress:
-    try:
-        problem = why_unusable(subnet, IPv4Address(address))
-    except AddressValueError:
-        problem = f"{address} is not an IPv4 address"
+    problem = _why_unusable(subnet, address)
     if problem is not None:
         words = f"spec.bootAddress cannot be used: {problem}; correct it, or remove it"
         return NoAddress("AddressUnusable", words, keeps)
@@ -112,9 +109,13 @@ def _pinned(server: Server, subnet: Subnet, address: str, holders: Holders, keep
 def _fits(server: Server, subnet: Subnet, address: str, holders: Holders) -> bool:
     """Whether the address still fits. Of two servers that ever came to have one, who has claimed it keeps it; where
     neither has, the first by name. Who has it alone keeps it, whatever claims there are: a machine may run with it."""
-    try:
-        usable = why_unusable(subnet, IPv4Address(address)) is None
-    except AddressValueError:
-        return False
     having = {server.name, *holders.given.get(address, ())}
-    return usable and server.name == min(having.intersection(holders.claimed.get(address, ())) or having)
+    owner = min(having.intersection(holders.claimed.get(address, ())) or having)
+    return server.name == owner and _why_unusable(subnet, address) is None
+
+
+def _why_unusable(subnet: Subnet, address: str) -> str | None:
+    try:
+        return why_unusable(subnet, IPv4Address(address))
+    except AddressValueError:
+        return f"{address} is not an IPv4 address"

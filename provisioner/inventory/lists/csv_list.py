@@ -10,7 +10,7 @@ import re
 from collections import Counter
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
-from typing import Any, Final
+from typing import Any, Final, TypeVar
 
 from provisioner.api import Server
 from provisioner.api.machinery import documents
@@ -45,6 +45,8 @@ from provisioner.inventory.lists.entries import (
     PackingList,
 )
 from provisioner.inventory.lists.headers import Column, looks_like_header
+
+T = TypeVar("T")
 
 _PROTOCOLS: Final = {"redfish": "Redfish", "ipmi": "IPMI"}
 _ARCHITECTURES: Final = {"x86_64": "x86_64", "x86": "x86_64", "amd64": "x86_64", "x64": "x86_64"} | {
@@ -107,7 +109,10 @@ def read_csv(
     missing = tuple(lacking(header, rows, file, has_rack=rack is not None))
     mistakes += missing
     if "password" in header.columns.values() and not take_passwords:
-        mistakes.append(_password_refused(Origin(file, header.line, header.text_of("password"))))
+        place = Origin(file, header.line, header.text_of("password"))
+        expected = "none: they must not be kept in Server objects"
+        remedy = "give --bmc-secrets to write them into Secrets of namespace provisioner-bmcs, or remove the column"
+        mistakes.append(Mistake(place, "a column of passwords", expected, remedy))
     entries, notes = [], list[str]()
     read = [_row(line, cells, header) for line, cells in rows] if not missing else []  # each would lack the same again
     shared = _shared_chassis(read)
@@ -167,15 +172,6 @@ def _row(line: int, cells: list[str], header: Header) -> CsvRow:
         cells={header.columns[index]: cell for index, cell in filled.items() if index in header.columns},
         interfaces={header.interfaces[index]: cell for index, cell in filled.items() if index in header.interfaces},
         headers={name: header.texts[index] for index, name in named.items()},
-    )
-
-
-def _password_refused(origin: Origin) -> Mistake:
-    return Mistake(
-        origin,
-        "a column of passwords",
-        "none: they must not be kept in Server objects",
-        "give --bmc-secrets to write them into Secrets of namespace provisioner-bmcs, or remove the column",
     )
 
 
@@ -295,10 +291,7 @@ class _Reading:
         sent = self.row.cells.get("architecture")
         if sent is None:
             return "arm64" if "dpu.hostRef" in self.row.cells else None
-        known = _ARCHITECTURES.get(sent.lower().replace("-", "_"))
-        if known is None:
-            self._wrong("architecture", repr(sent), "x86_64 or arm64", "correct it")
-        return known
+        return self._word("architecture", sent, sent.lower().replace("-", "_"), _ARCHITECTURES, "x86_64 or arm64")
 
     def _interfaces(self) -> list[dict[str, str]]:
         macs = {name: self._mac(name, text) for name, text in self.row.interfaces.items()}
@@ -337,20 +330,20 @@ class _Reading:
 
     def _by_plain_http(self) -> bool:
         sent = self.row.cells.get("bmc.allowPlainHTTP", "no")
-        known = _YES_OR_NO.get(sent.lower())
-        if known is None:
-            self._wrong("bmc.allowPlainHTTP", repr(sent), "yes or no", "correct it")
-        return bool(known)
+        return bool(self._word("bmc.allowPlainHTTP", sent, sent.lower(), _YES_OR_NO, "yes or no"))
 
     def _protocol(self, address: str) -> str | None:
         """What the column says, or what the address says; Redfish is not spelt out."""
         sent = self.row.cells.get("bmc.protocol")
         if sent is None:
             return protocol_of(address)
-        known = _PROTOCOLS.get(sent.lower())
-        if known is None:
-            self._wrong("bmc.protocol", repr(sent), "Redfish or IPMI", "correct it")
-        return known
+        return self._word("bmc.protocol", sent, sent.lower(), _PROTOCOLS, "Redfish or IPMI")
+
+    def _word(self, column: Column, sent: str, word: str, known: Mapping[str, T], expected: str) -> T | None:
+        """What a cell means that holds one of a few words."""
+        if word not in known:
+            self._wrong(column, repr(sent), expected, "correct it")
+        return known.get(word)
 
     def _credentials(self) -> BmcCredentials | None:
         password = self.row.cells.get("password")

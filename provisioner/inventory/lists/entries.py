@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import asdict, dataclass, field
 from typing import Any, Final
 
 from provisioner.api.machinery.errors import Refused
@@ -41,12 +41,7 @@ class Mistake:
 
     def fields(self) -> dict[str, str]:
         """For JSON."""
-        return {
-            "origin": str(self.origin),
-            "observed": self.observed,
-            "expected": self.expected,
-            "remedy": self.remedy,
-        }
+        return {**asdict(self), "origin": str(self.origin)}
 
 
 class BadPackingList(Refused):

@@ -99,18 +99,11 @@ class JoinFacts:
     dpus: tuple[Server, ...] = ()
 
 
-def admit(
-    facts: JoinFacts, request: JoinRequest, source_address: str, now: datetime, *, by_dpu: bool = False
-) -> Decision:
-    """Judge one request, whose proof is among the facts. by_dpu: it came to the listener for what DPUs pass on."""
-    claimed = judge_claim(facts, request, source_address, now, by_dpu=by_dpu)
-    return judge_proof(facts, claimed) if isinstance(claimed, Admitted) else claimed
-
-
 def judge_claim(
     facts: JoinFacts, request: JoinRequest, source_address: str, now: datetime, *, by_dpu: bool = False
 ) -> Decision:
     """Judge all but the proof: whether the machine would be admitted if it is the one that it claims to be.
+    by_dpu: the request came to the listener for what DPUs pass on.
 
     The order of the rules matters: until the origin is right, nothing about the request reaches the server's
     status (an Event tells of it), and the answer tells no more than the server's boot script, which anybody may read.

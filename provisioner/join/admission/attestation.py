@@ -13,13 +13,12 @@ from datetime import datetime
 from typing import Any, Final, Protocol
 
 from provisioner.api.images.image import Image
-from provisioner.api.machinery.values import Sha256Digest
+from provisioner.api.machinery.values import SecretBytes, Sha256Digest
 from provisioner.api.pools.node_pool import NodePool
 from provisioner.api.servers.attestation import AttestationStatus, SeenMachine
 from provisioner.api.servers.firmware_profile import FirmwareProfile
 from provisioner.api.servers.server import BootOrder, Server
 from provisioner.join.admission.request import JoinRequest
-from provisioner.join.admission.seal import Seal
 from provisioner.join.admission.successor import Successor
 
 
@@ -36,6 +35,15 @@ class EvidenceQuestion:
     address: str
     now: datetime
     successor: Successor | None = None
+
+
+@dataclass(frozen=True)
+class Seal:
+    """What the machine that answered the challenge shares with us: the secret that its TPM opened, and the nonce."""
+
+    secret: SecretBytes
+    nonce: bytes
+    endorsement_key_sha256: str
 
 
 @dataclass(frozen=True)

@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
+import json
+from base64 import b64encode
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
 from provisioner.api.machinery.values import Secret
 from provisioner.api.pools.numa_alignment import NumaAlignment, memory_bytes
-from provisioner.join.admission.seal import Seal, sealed_to_wire
-from provisioner.join.tokens.mint import MAX_TOKEN_TTL_SECONDS
+from provisioner.attestation.sealing import ALGORITHM, seal_configuration
+from provisioner.join.admission.attestation import Seal
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -19,8 +21,6 @@ class JoinSettings:
     api_server_url: str
     cluster_ca: str
     cluster_dns: tuple[str, ...] = ()
-    cluster_domain: str = "cluster.local"
-    token_ttl_seconds: int = MAX_TOKEN_TTL_SECONDS
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -64,5 +64,13 @@ class SealedConfiguration:
     seal: Seal = field(repr=False)
 
     def to_wire(self) -> dict[str, Any]:
-        """The JSON that the agent reads; only that machine can read what it holds."""
-        return sealed_to_wire(self.seal, self.configuration.node_name, self.configuration.to_wire())
+        """The JSON that the agent reads: the configuration encrypted, bound to the server's name."""
+        plain = json.dumps(self.configuration.to_wire(), separators=(",", ":")).encode()
+        sealed = seal_configuration(self.seal.secret, self.seal.nonce, self.configuration.node_name, plain)
+        return {
+            "sealed": {
+                "type": ALGORITHM,
+                "nonce": b64encode(sealed.nonce).decode(),
+                "ciphertext": b64encode(sealed.ciphertext).decode(),
+            }
+        }

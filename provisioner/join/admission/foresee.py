@@ -1,7 +1,7 @@
 """What the join would answer a machine now, if it is the server that it says it is. Pure.
 
-The decision is `admit`'s; this only asks in the machine's place: from where the server asks, with a boot that nobody
-has seen and with the Image that its order names.
+The decision is `judge_claim`'s; this only asks in the machine's place: from where the server asks, with a boot that
+nobody has seen and with the Image that its order names.
 """
 
 from __future__ import annotations

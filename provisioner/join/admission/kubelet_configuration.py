@@ -14,7 +14,7 @@ _OURS: Final = ("apiVersion", "kind", "authentication", "authorization", "server
 """What a pool may not change: who may talk to the kubelet, and where its certificates come from; as the CRD says."""
 
 
-def built_in_configuration(*, cluster_dns: Sequence[str], cluster_domain: str) -> dict[str, Any]:
+def _built_in(cluster_dns: Sequence[str]) -> dict[str, Any]:
     """What every Node gets that its pool does not change."""
     configuration: dict[str, Any] = {
         "apiVersion": "kubelet.config.k8s.io/v1beta1",
@@ -51,19 +51,17 @@ def built_in_configuration(*, cluster_dns: Sequence[str], cluster_domain: str) -
     }
     if cluster_dns:
         configuration["clusterDNS"] = list(cluster_dns)
-        configuration["clusterDomain"] = cluster_domain
+        configuration["clusterDomain"] = "cluster.local"
     return configuration
 
 
-def kubelet_configuration(
-    overrides: Mapping[str, Any], *, cluster_dns: Sequence[str] = (), cluster_domain: str = "cluster.local"
-) -> dict[str, Any]:
+def kubelet_configuration(overrides: Mapping[str, Any], *, cluster_dns: Sequence[str] = ()) -> dict[str, Any]:
     """The whole configuration. Objects are merged field by field, lists are replaced, null takes a field out.
 
     Fields that are not the pool's to change are left as they are.
     """
     allowed = {key: value for key, value in overrides.items() if key not in _OURS}
-    return _merged(built_in_configuration(cluster_dns=cluster_dns, cluster_domain=cluster_domain), allowed)
+    return _merged(_built_in(cluster_dns), allowed)
 
 
 def _merged(base: Mapping[str, Any], over: Mapping[str, Any]) -> dict[str, Any]:

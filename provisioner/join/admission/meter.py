@@ -37,10 +37,9 @@ SECONDS: Final = (0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0,
 
 
 class JoinMeter:
-    """Counts. `monotonic`: seconds."""
+    """Counts."""
 
-    def __init__(self, registry: CollectorRegistry, monotonic: Callable[[], float] = time.monotonic) -> None:
-        self._monotonic = monotonic
+    def __init__(self, registry: CollectorRegistry) -> None:
         self._joins = Counter(
             f"{PREFIX}_joins", "Requests to join that could be read, by how they ended and why.", ("outcome", "reason"),
             registry=registry,
@@ -70,14 +69,11 @@ class JoinMeter:
 
         return counted
 
-    def now(self) -> float:
-        return self._monotonic()
-
     def ended(self, answer: Answer | None, began: float) -> None:
-        """`answer`: None if there was none."""
+        """`answer`: None if there was none. `began`: by the monotonic clock."""
         outcome, reason = _outcome(answer)
         self._joins.labels(outcome, reason if reason in REASONS[outcome] else "Other").inc()
-        self._seconds.labels(outcome).observe(self._monotonic() - began)
+        self._seconds.labels(outcome).observe(time.monotonic() - began)
 
 
 def _outcome(answer: Answer | None) -> tuple[str, str]:
@@ -95,7 +91,7 @@ class _Metered:
         self._service, self._meter = service, meter
 
     def join(self, request: JoinRequest, source_address: str, *, by_dpu: bool = False) -> Answer:
-        began, answer = self._meter.now(), None
+        began, answer = time.monotonic(), None
         try:
             answer = self._service.join(request, source_address, by_dpu=by_dpu)
         finally:

@@ -32,7 +32,7 @@ from provisioner.api.servers.firmware_profile import FirmwareProfile
 from provisioner.api.servers.server import JoinStatus, Server
 from provisioner.cluster.client import Cluster
 from provisioner.cluster.events import Events, EventType
-from provisioner.cluster.resources import LEASES, NODE_LEASES, NODES, SECRETS, ResourceType, of
+from provisioner.cluster.resources import LEASES, NODE_LEASES, NODES, SECRETS, ResourceType, of, regarding
 from provisioner.cluster.source import Source
 from provisioner.join.admission.admit import (
     Admitted,
@@ -51,7 +51,6 @@ from provisioner.join.admission.kubelet_configuration import kubelet_configurati
 from provisioner.join.admission.request import JoinRequest
 from provisioner.join.admission.status import SERVICE_MANAGER, claim, evidence_words, note
 from provisioner.join.admission.vouched import vouch
-from provisioner.join.nodes.recording import regarding_server
 from provisioner.join.tokens.mint import (
     TOKEN_NAMESPACE,
     BootstrapToken,
@@ -216,7 +215,7 @@ class JoinService:
             manager=SERVICE_MANAGER,
             resource_version=server.metadata.resource_version,
         )
-        secret = token_secret(token, server.name, now, self._settings.token_ttl_seconds)
+        secret = token_secret(token, server.name, now)
         self._cluster.create(SECRETS, secret, namespace=TOKEN_NAMESPACE)
         claimed = self._cluster.read(Server, server.name).status.join
         if claimed is None or claimed.token_id != token.id:
@@ -256,9 +255,7 @@ class JoinService:
             bootstrap_token=token.wire(),
             node_address=server.status.address or "",
             kubelet=kubelet_configuration(
-                admitted.pool.spec.kubelet.configuration,
-                cluster_dns=self._settings.cluster_dns,
-                cluster_domain=self._settings.cluster_domain,
+                admitted.pool.spec.kubelet.configuration, cluster_dns=self._settings.cluster_dns
             ),
             numa_alignment=admitted.pool.spec.kubelet.numa_alignment,
         )
@@ -328,7 +325,7 @@ class JoinService:
         self._cluster.delete(SECRETS, token_secret_name(token_id), namespace=TOKEN_NAMESPACE)
 
     def _record(self, server: Server, type_: EventType, reason: str, message: str) -> None:
-        self._recorder.record(regarding_server(server), type_, reason, message)
+        self._recorder.record(regarding(server), type_, reason, message)
 
 
 def find_server_in(servers: Source) -> Callable[[MacAddress], str | None]:

@@ -7,6 +7,7 @@ out, so each write carries all of the service's fields.
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from dataclasses import replace
 from datetime import datetime, timedelta
 from typing import Any, Final
@@ -58,9 +59,11 @@ def claim(
         f"the join configuration of boot order {order.id} was handed out; the kubelet's certificate is awaited",
         now,
     )
-    credentials = (*server.status.credentials, _credential(join, order, proof, address))[-MAX_CREDENTIALS:]
+    conditions = [joined, _attested(server, proof, now)]
     contested = find_condition(server.status.conditions, CREDENTIAL_CONTESTED) if admitted.repeat else None
-    return _status(server, join, joined, _attested(server, proof, now), contested, _record(server, proof), credentials)
+    conditions += [contested] if contested is not None else []
+    credentials = (*server.status.credentials, _credential(join, order, proof, address))[-MAX_CREDENTIALS:]
+    return _status(join, conditions, _record(server, proof), credentials)
 
 
 def _credential(join: JoinStatus, order: BootOrder, proof: Proof | None, address: str) -> IssuedCredential:
@@ -135,7 +138,7 @@ def note(server: Server, decision: Denied | NotYet, now: datetime) -> dict[str, 
     is_said = all(any(_says(each) == _says(before) for before in existing) for each in wanted)
     if not refused and is_said and record == server.status.attestation:
         return None
-    return _status(server, join, joined, attested, contested, record, server.status.credentials)
+    return _status(join, wanted, record, server.status.credentials)
 
 
 def contested_words(name: str, join: JoinStatus) -> str:
@@ -177,21 +180,14 @@ def _own_fields(join: JoinStatus) -> JoinStatus:
 
 
 def _status(
-    server: Server,
     join: JoinStatus,
-    joined: Condition | None,
-    attested: Condition | None,
-    contested: Condition | None,
+    conditions: Iterable[Condition],
     record: AttestationStatus | None,
-    credentials: tuple[IssuedCredential, ...],
+    credentials: Iterable[IssuedCredential],
 ) -> dict[str, Any]:
-    wanted = [each for each in (joined, attested, contested) if each is not None]
-    status: dict[str, Any] = {
-        "join": to_json(join),
-        "conditions": [to_json(each) for each in wanted],
-    }
+    status: dict[str, Any] = {"join": to_json(join), "conditions": [to_json(each) for each in conditions]}
     if record is not None:
         status["attestation"] = to_json(record)
-    if credentials:
-        status["credentials"] = [to_json(each) for each in credentials]
+    if issued := [to_json(each) for each in credentials]:
+        status["credentials"] = issued
     return status

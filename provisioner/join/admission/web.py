@@ -1,7 +1,9 @@
-"""POST /v1/join over HTTP. TLS ends at nginx in front of us; see `source` for whose word on addresses counts."""
+"""POST /v1/join over HTTP. TLS ends at nginx in front of us, and the boot service puts the client's address where the
+peer's stands (provisioner.boot.host.peer): no header counts here."""
 
 from __future__ import annotations
 
+import ipaddress
 import math
 import time
 from collections.abc import Callable
@@ -17,7 +19,6 @@ from provisioner.join.admission.admit import Challenged, Denied, NotYet
 from provisioner.join.admission.configuration import JoinConfiguration, SealedConfiguration
 from provisioner.join.admission.request import MAX_REQUEST_BYTES, JoinRequest, parse_join_request
 from provisioner.join.admission.service import Answer
-from provisioner.join.admission.source import TrustedProxies, source_address
 from provisioner.rules.rate import Rate, RequestLimit, Shares
 
 log = structlog.get_logger()
@@ -39,7 +40,6 @@ class Joins(Protocol):
 
 def join_blueprint(
     service: Joins,
-    trusted_proxies: TrustedProxies,
     *,
     is_known: Callable[[str], bool],
     monotonic: Callable[[], float] = time.monotonic,
@@ -48,9 +48,6 @@ def join_blueprint(
     `is_known`: whether an address is a registered server's, which does not wait for others.
 
     Answers carry tokens: they are never cached, and never logged.
-
-    The WSGI server must pass X-Forwarded-For on where a proxy is trusted (waitress: clear_untrusted_proxy_headers off).
-    Behind a middleware that has put the client's address into REMOTE_ADDR already, trust nobody: TrustedProxies().
     """
     blueprint = Blueprint("join", __name__)
     own_limit = RequestLimit(OF_A_CLIENT, OF_ALL, is_known=is_known)
@@ -66,9 +63,7 @@ def join_blueprint(
         return answer(passed_on_limit, by_dpu=True)
 
     def answer(limit: RequestLimit, *, by_dpu: bool) -> Response:
-        source = source_address(
-            request.environ.get("REMOTE_ADDR"), request.headers.get("X-Forwarded-For"), trusted_proxies
-        )
+        source = _source_address()
         if source is None:
             log.error("join request came without a source address", peer=request.environ.get("REMOTE_ADDR"))
             return _reply(400, "NoSourceAddress", "the proxy in front of the join service sent no usable address")
@@ -89,6 +84,16 @@ def join_blueprint(
         return _answer(service, parsed, source, by_dpu=by_dpu)
 
     return blueprint
+
+
+def _source_address() -> str | None:
+    """Of who asks; None for a peer without an address."""
+    try:
+        address = ipaddress.ip_address(request.environ.get("REMOTE_ADDR") or "")
+    except ValueError:
+        return None
+    mapped = address.ipv4_mapped if isinstance(address, ipaddress.IPv6Address) else None
+    return str(mapped or address)
 
 
 def _answer(service: Joins, parsed: JoinRequest, source: str, *, by_dpu: bool) -> Response:

@@ -96,7 +96,6 @@ class CertificateFacts:
     former_server: bool = False
     token_exists: bool = False
     credentials: Collection[str] = ()
-    max_expiration_seconds: int = MAX_EXPIRATION_SECONDS
 
 
 def asked_names(request: CertificateRequest) -> tuple[str, ...]:
@@ -143,13 +142,13 @@ def judge(request: CertificateRequest, facts: CertificateFacts) -> CertificateDe
     except SubjectError as error:
         return Deny("Malformed", str(error))
     return (
-        _refuse_form(request, subject, facts)
+        _refuse_form(request, subject)
         or _refuse_server(subject, facts)
         or (_judge_token(request, facts) if with_our_token else _judge_node(request, subject, facts, node or ""))
     )
 
 
-def _refuse_form(request: CertificateRequest, subject: CertificateSubject, facts: CertificateFacts) -> Deny | None:
+def _refuse_form(request: CertificateRequest, subject: CertificateSubject) -> Deny | None:
     if not subject.common_name.startswith(NODE_USER_PREFIX) or subject.organizations != (NODE_GROUP,):
         return Deny(
             "WrongSubject",
@@ -165,8 +164,8 @@ def _refuse_form(request: CertificateRequest, subject: CertificateSubject, facts
     if frozenset(request.usages) not in allowed or len(request.usages) != len(set(request.usages)):
         return Deny("WrongUsages", f"usages are {sorted(request.usages)}, not {sorted(needed)}")
     seconds = request.expiration_seconds
-    if seconds is not None and not MIN_EXPIRATION_SECONDS <= seconds <= facts.max_expiration_seconds:
-        return Deny("WrongExpiration", f"{seconds} s of validity are asked for, at most {facts.max_expiration_seconds}")
+    if seconds is not None and not MIN_EXPIRATION_SECONDS <= seconds <= MAX_EXPIRATION_SECONDS:
+        return Deny("WrongExpiration", f"{seconds} s of validity are asked for, at most {MAX_EXPIRATION_SECONDS}")
     if request.signer == CLIENT_SIGNER and (subject.dns_names or subject.ip_addresses):
         return Deny("WrongSubject", "a client certificate has no names or addresses beside its subject")
     return None

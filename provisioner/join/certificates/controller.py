@@ -24,11 +24,10 @@ from provisioner.api.servers.server import JoinStatus, Server
 from provisioner.cluster.client import Cluster
 from provisioner.cluster.events import Events
 from provisioner.cluster.own_writes import BEHIND_SECONDS, FreshReader, OwnWrites
-from provisioner.cluster.resources import CSRS, NODES, SECRETS, ResourceType, of
+from provisioner.cluster.resources import CSRS, NODES, SECRETS, ResourceType, of, regarding
 from provisioner.cluster.source import Source
 from provisioner.join.certificates.approve import (
     CLIENT_SIGNER,
-    MAX_EXPIRATION_SECONDS,
     SERVING_SIGNER,
     ApproveBootstrap,
     ApproveRenewal,
@@ -48,7 +47,6 @@ from provisioner.join.certificates.request import (
     issued_credential,
     read_request,
 )
-from provisioner.join.nodes.recording import regarding_server
 from provisioner.join.tokens.mint import TOKEN_NAMESPACE, token_id_of_user, token_secret_name
 
 log = structlog.get_logger()
@@ -72,7 +70,6 @@ class Approver:
     cluster: Cluster
     recorder: Events
     now: Callable[[], datetime]
-    max_expiration_seconds: int = MAX_EXPIRATION_SECONDS
     sources: Mapping[ResourceType, Source] = field(default_factory=dict)
     """Caches of what may be of a moment ago; without one, the API server is asked."""
 
@@ -108,7 +105,6 @@ class Approver:
             former_server=requesting is None and node is not None and self._was_ours(node),
             token_exists=self._delete_token(request, dry_run=True),
             credentials=self._credentials(server, request),
-            max_expiration_seconds=self.max_expiration_seconds,
         )
         verdict = judge(request, facts)
         if isinstance(verdict, Ignore):
@@ -198,7 +194,7 @@ class Approver:
         words = f"{verdict.reason}: {verdict.message}"
         self.recorder.record(csr, "Warning", "CertificateDenied", words)
         if facts.server is not None:
-            self.recorder.record(regarding_server(facts.server), "Warning", "CertificateDenied", words)
+            self.recorder.record(regarding(facts.server), "Warning", "CertificateDenied", words)
 
     def _decide(self, csr: dict[str, Any], type_: str, reason: str, message: str) -> None:
         now = rfc3339(self.now())

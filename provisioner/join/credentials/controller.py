@@ -20,7 +20,7 @@ from provisioner.cluster.controller import Controller
 from provisioner.cluster.own_writes import BEHIND_SECONDS, OwnWrites
 from provisioner.cluster.reconciler import when_synced
 from provisioner.cluster.resources import CREDENTIALS, ROLE_BINDINGS, ROLES, ResourceType
-from provisioner.cluster.source import Caches, Lookup, Source
+from provisioner.cluster.source import Caches, Lookup, Source, when_changed
 from provisioner.join.credentials.listed import (
     ALL_SHARDS,
     binding_of,
@@ -98,16 +98,12 @@ def build_credential_controller(
     lister = CredentialLister(cluster=cluster, sources=sources, now=now)
     controller = Controller("join-credentials", when_synced(sources.all, lister.reconcile), workers=LISTERS)
 
-    def server_changed(name: str, old: dict[str, Any] | None, new: dict[str, Any] | None) -> None:
-        if _of_interest(old) != _of_interest(new):
-            controller.queue.add(shard_of(name))
-
     def list_changed(key: str, old: dict[str, Any] | None, new: dict[str, Any] | None) -> None:
         shard = key.partition("/")[2]
         if shard in ALL_SHARDS:
             controller.queue.add(shard)
 
-    sources.servers.subscribe(server_changed)
+    sources.servers.subscribe(when_changed(_of_interest, lambda name: controller.queue.add(shard_of(name))))
     sources.roles.subscribe(list_changed)
     sources.bindings.subscribe(list_changed)
     return controller

@@ -21,10 +21,9 @@ from provisioner.cluster.client import Cluster
 from provisioner.cluster.events import Events
 from provisioner.cluster.json_patch import pointer
 from provisioner.cluster.own_writes import FreshReader, OwnWrites
-from provisioner.cluster.resources import NODES, ResourceType
+from provisioner.cluster.resources import NODES, ResourceType, regarding
 from provisioner.cluster.source import Source
 from provisioner.join.nodes.node_object import MANAGER, CreateNode, NodeNameTaken, PrepareNode, RecordNode, plan_node
-from provisioner.join.nodes.recording import regarding_server
 from provisioner.rules.pool_of_server import ordered_pool_name
 
 log = structlog.get_logger()
@@ -145,4 +144,4 @@ class NodePreparer:
         if same:
             return
         if status != "True":
-            self.recorder.record(regarding_server(server), "Warning", reason, message)
+            self.recorder.record(regarding(server), "Warning", reason, message)

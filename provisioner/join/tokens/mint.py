@@ -15,7 +15,7 @@ from typing import Any, Final
 from provisioner.api.machinery.meta import rfc3339
 from provisioner.api.machinery.values import Secret
 
-MAX_TOKEN_TTL_SECONDS: Final = 600
+TOKEN_TTL_SECONDS: Final = 600
 TOKEN_NAMESPACE: Final = "kube-system"  # noqa: S105 (a place, not a password)
 BOOTSTRAP_GROUP: Final = "system:bootstrappers:provisioner"
 BOOTSTRAP_USER_PREFIX: Final = "system:bootstrap:"
@@ -52,16 +52,13 @@ def token_secret_name(token_id: str) -> str:
     return f"bootstrap-token-{token_id}"
 
 
-def token_secret(token: BootstrapToken, server_name: str, now: datetime, ttl_seconds: int) -> dict[str, Any]:
-    """The Secret that makes the token valid for `ttl_seconds` (1 to 600), for authentication only.
+def token_secret(token: BootstrapToken, server_name: str, now: datetime) -> dict[str, Any]:
+    """The Secret that makes the token valid for ten minutes, for authentication only.
 
-    Its label names the server: by it our tokens are told from those of others. Raises: ValueError if the TTL is longer,
-    or no server is named.
+    Its label names the server: by it our tokens are told from those of others. Raises: ValueError if none is named.
     """
     if not server_name:
         raise ValueError("a token is of one server, which must be named")
-    if not 1 <= ttl_seconds <= MAX_TOKEN_TTL_SECONDS:
-        raise ValueError(f"token TTL is {ttl_seconds} s; it must be 1 to {MAX_TOKEN_TTL_SECONDS} s")
     return {
         "apiVersion": "v1",
         "kind": "Secret",
@@ -75,7 +72,7 @@ def token_secret(token: BootstrapToken, server_name: str, now: datetime, ttl_sec
         "stringData": {
             "token-id": token.id,
             "token-secret": token.secret.reveal(),
-            "expiration": rfc3339(now + timedelta(seconds=ttl_seconds)),
+            "expiration": rfc3339(now + timedelta(seconds=TOKEN_TTL_SECONDS)),
             "usage-bootstrap-authentication": "true",
             "auth-extra-groups": BOOTSTRAP_GROUP,
             "description": f"join of server {server_name}",

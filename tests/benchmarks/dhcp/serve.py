@@ -33,7 +33,7 @@ def main(count: int, workers: int) -> None:
         ],
     )
     sys.stdin.read()
-    print(server.counters(), flush=True)
+    print(dict(server.tally().counters), flush=True)
     server.stop()
 
 

@@ -82,7 +82,7 @@ def boot_host(
     )
     configuration = folder / "nginx/nginx.conf"
     configuration.write_text(render_nginx(site))
-    command = tools.command(nginx_command(site, configuration), [folder, images])
+    command = tools.command(nginx_command(site.run, configuration), [folder, images])
     with _running(machine, command, folder / "log/errors") as process:
         yield process
 

@@ -52,7 +52,7 @@ def test_what_is_no_boot_host_is_refused(url: str) -> None:
 
 
 def test_a_boot_host_has_port_80_unless_it_says_another() -> None:
-    assert [each.url for each in SITE.upstreams] == ["http://10.80.0.1:80", "http://boot2.example:8080"]
+    assert list(SITE.upstreams) == ["http://10.80.0.1:80", "http://boot2.example:8080"]
 
 
 @pytest.mark.parametrize(

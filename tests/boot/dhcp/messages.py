@@ -121,7 +121,7 @@ class Responder:
         self.inventory = Inventory.of(racks, servers)
         self.table = ReplyTable(config)
         self.table.apply(self.inventory.snapshot())
-        self.discovery: LentAddresses | None = LentAddresses(config.discovery_lease_seconds, self.table.is_taken)
+        self.discovery: LentAddresses | None = LentAddresses(self.table.is_taken)
         self.now = 1000.0
 
     def answer(self, data: bytes, arrival: Arrival = DIRECT) -> PacketOutcome:

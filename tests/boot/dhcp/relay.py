@@ -9,7 +9,7 @@ from pathlib import Path
 from types import TracebackType
 
 from lab.control_plane.ports import free_port
-from provisioner.boot.dhcp import DhcpConfig
+from provisioner.boot.dhcp import DhcpConfig, DhcpServer
 from provisioner.boot.dhcp.wire.packet import Packet
 from tests.boot.dhcp.messages import read_reply
 
@@ -23,6 +23,22 @@ def config(**settings: object) -> DhcpConfig:
     """Settings for a server on the loopback network, at a port that was free a moment ago."""
     port = free_port(SERVER_ADDRESS, socket.SOCK_DGRAM)
     return DhcpConfig(**({"server_address": SERVER_ADDRESS, "server_port": port} | settings))  # type: ignore[arg-type]
+
+
+def worker_of(mac: bytes, workers: int) -> int:
+    """The worker to which the kernel gives packets of this client."""
+    return ((int.from_bytes(mac[2:6], "big") * 0x9E3779B1 & 0xFFFFFFFF) >> 16) % workers
+
+
+def counted(server: DhcpServer, verdict: str) -> int:
+    """How often that became of a packet, as the workers last reported it."""
+    return server.tally().counters.get(verdict, 0)
+
+
+def worker_pids(server: DhcpServer) -> list[int]:
+    """Process ids of the workers that run."""
+    workers = server._supervisor._workers
+    return [process.pid for worker in workers if (process := worker.process) is not None]
 
 
 class Relay:

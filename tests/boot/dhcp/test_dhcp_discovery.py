@@ -18,7 +18,7 @@ def mac(n: int) -> bytes:
 
 
 def fresh(*taken: int) -> LentAddresses:
-    return LentAddresses(120, lambda address: int.from_bytes(address, "big") in taken)
+    return LentAddresses(lambda address: int.from_bytes(address, "big") in taken)
 
 
 def test_a_machine_is_offered_the_same_address_by_every_replica_and_after_a_restart() -> None:
@@ -109,7 +109,7 @@ def test_a_flood_of_strangers_does_bounded_work() -> None:
         asked += 1
         return True
 
-    assert LentAddresses(120, taken).offer(mac(1), range(FIRST, FIRST + 60_000), 0.0) is None
+    assert LentAddresses(taken).offer(mac(1), range(FIRST, FIRST + 60_000), 0.0) is None
     assert asked <= 64
 
 

@@ -26,7 +26,7 @@ from tests.boot.dhcp.messages import (
     subnet,
     yiaddr,
 )
-from tests.boot.dhcp.relay import PATIENCE_SECONDS, wait_until
+from tests.boot.dhcp.relay import PATIENCE_SECONDS, counted, wait_until
 from tests.boot.dhcp.wire import Namespace, connect, namespaces
 from tests.tools import installed
 
@@ -68,9 +68,7 @@ class Place:
         self.host, self.router, self.near, self.far = made
         self.folder = folder
         self.observations: list[Observation] = []
-        self.server = DhcpServer(
-            DhcpConfig(server_address=SERVER, interfaces=("rack0",)), self.observations.append, clock=lambda: 0.0
-        )
+        self.server = DhcpServer(DhcpConfig(server_address=SERVER, interfaces=("rack0",)), self.observations.append)
         connect(self.host, "rack0", self.near, "eth0")
         connect(self.host, "up0", self.router, "boot0")
         connect(self.router, "rack0", self.far, "eth0")
@@ -184,7 +182,7 @@ def test_dhclient_that_remembers_a_stale_address_is_refused_it_and_gets_its_own(
     with place.near.started(*dhclient(place, script, lease)):
         wait_until(lambda: any(line.startswith("BOUND") for line in lines(out)), "dhclient was not answered")
         assert lines(out)[-1].startswith("BOUND 10.80.0.21 ")
-    wait_until(lambda: place.server.counters().get("refused", 0) >= 1, "nothing was refused")
+    wait_until(lambda: counted(place.server, "refused") >= 1, "nothing was refused")
 
 
 NETWORKD = """
@@ -249,7 +247,8 @@ def test_an_unknown_machine_behind_a_relay_without_discovery_range_is_left_alone
         place.far.started(*udhcpc(script)),
     ):
         wait_until(
-            lambda: place.server.counters().get("dropped-no-discovery-range", 0) >= 2, "its packets did not arrive"
+            lambda: counted(place.server, "dropped-no-discovery-range") >= 2,
+            "its packets did not arrive",
         )
     assert lines(out) == []
 

@@ -11,9 +11,8 @@ import pytest
 
 from provisioner.boot.dhcp.wire import options as opt
 from provisioner.boot.dhcp.workers import sockets
-from provisioner.boot.dhcp.workers.steer import worker_of
 from tests.boot.dhcp.messages import mac_bytes, message
-from tests.boot.dhcp.relay import PATIENCE_SECONDS, RELAY_ADDRESS, config
+from tests.boot.dhcp.relay import PATIENCE_SECONDS, RELAY_ADDRESS, config, worker_of
 from tests.boot.dhcp.wire import connect, namespaces
 
 WORKERS = 3

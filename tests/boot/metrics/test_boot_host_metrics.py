@@ -37,7 +37,7 @@ from provisioner.cluster.client import Cluster
 from provisioner.cluster.resources import of
 from tests.boot.conftest import Programs
 from tests.boot.dhcp.messages import message
-from tests.boot.dhcp.relay import RELAY_ADDRESS, Relay
+from tests.boot.dhcp.relay import RELAY_ADDRESS, Relay, worker_pids
 from tests.boot.metrics.exposition import check_by_promtool, risen, samples
 from tests.boot.objects import rack, server
 from tests.boot.test_nginx import make_certificate
@@ -318,7 +318,7 @@ def test_a_dhcp_worker_that_cannot_be_replaced_is_told(host: Measured, monkeypat
         return real(command, *arguments, **named)
 
     monkeypatch.setattr(subprocess, "Popen", popen)
-    os.kill(host.service._dhcp.dhcp.worker_pids()[0], signal.SIGKILL)
+    os.kill(worker_pids(host.service._dhcp.dhcp)[0], signal.SIGKILL)
     wait_until(lambda: host.value("dhcp_workers_ready") == 1, "one is gone")
     wait_until(lambda: host.ready()[0] == 503, "it is not ready")
     assert "[-]dhcp failed\n" in host.ready()[1]

@@ -72,7 +72,7 @@ def test_a_traced_machine_is_told_whole_a_flood_is_counted_and_it_ends_by_itself
 
         ask(cluster, unique, None)
         tracer = host.service._tracer
-        wait_until(lambda: not tracer.is_on, "it is off")
+        wait_until(lambda: not tracer._followed, "it is off")
         host.discover(mac, options={opt.VENDOR_CLASS: b"after"})
         ask(cluster, f"{unique}b", datetime.now(UTC) + timedelta(minutes=10))
         host.discover(other)

@@ -93,7 +93,7 @@ def test_nobody_asks_nothing_is_watched_and_nothing_is_told(tmp_path: Path) -> N
     host.tracer.heard_tftp("dnsmasq-tftp[1]: sent /tftp/snponly.efi to 10.80.0.21")
     host.logs()
     host.turn()
-    assert (host.watched, host.events.told, host.tracer.is_on) == ([], [], False)
+    assert (host.watched, host.events.told, host.tracer._followed) == ([], [], {})
 
 
 def test_packets_requests_and_transfers_of_the_machine_are_told_on_its_server(host: Host) -> None:
@@ -134,10 +134,10 @@ def test_the_script_of_its_mac_address_is_told_from_wherever_it_is_asked_for(hos
 def test_it_ends_by_the_clock_and_when_it_is_taken_back(host: Host) -> None:
     host.turn()
     host.turn((UNTIL - NOON).total_seconds())
-    assert not host.tracer.is_on
+    assert not host.tracer._followed
     host.servers.put(asking(server(), host.now + timedelta(minutes=5)))
     host.turn()
-    assert host.tracer.is_on
+    assert host.tracer._followed
     host.servers.put(server())
     host.turn()
     assert host.watched == [{MAC}, frozenset(), {MAC}, frozenset()]

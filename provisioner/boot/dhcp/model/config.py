@@ -7,18 +7,23 @@ from ipaddress import AddressValueError, IPv4Address
 from typing import Final
 
 from provisioner.api.machinery.errors import Refused
+from provisioner.boot.tftp.firmware import FIRMWARE_FILES
 
 LONGEST_TEXT: Final = 127
 """File names and URLs, so that they fit the BOOTP field and every reply fits 576 bytes (see template.py)."""
 MOST_WORKERS: Final = 16
+CLIENT_PORT: Final = 68
+LEASE_SECONDS: Final = 86_400
+DISCOVERY_LEASE_SECONDS: Final = 120
+"""Of unknown machines."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class DhcpConfig:
     """Settings of the responder.
 
-    `server_address` is the server identifier, the source of every reply and the default boot address. Replicas that
-    share one inventory share this address too, so that each may answer for the others.
+    `server_address` is the server identifier, the source of every reply and the TFTP server (next-server). Replicas
+    that share one inventory share this address too, so that each may answer for the others.
     `interfaces` are those with servers attached directly; relays reach the server address and need none of them.
     Raises: Refused if a setting cannot work.
     """
@@ -27,35 +32,20 @@ class DhcpConfig:
     interfaces: tuple[str, ...] = ()
     workers: int = 2
     server_port: int = 67
-    client_port: int = 68
-    lease_seconds: int = 86_400
-    discovery_lease_seconds: int = 120
-    tftp_address: str | None = None
-    """TFTP server (next-server); the server address if absent."""
-    firmware_url: str | None = None
-    """Where UEFI HTTP boot finds the first-stage files; `http://<server address>/tftp` if absent."""
-    script_url: str | None = None
-    """iPXE's first script; `http://<server address>/boot.ipxe` if absent."""
-    bios_file: str = "undionly.kpxe"
-    x64_file: str = "snponly.efi"
-    arm64_file: str = "ipxe-arm64.efi"
+    web_url: str | None = None
+    """Where iPXE finds its first script, and UEFI HTTP boot the first-stage files; `http://<server address>` if absent.
+    Without a slash at the end."""
 
     def __post_init__(self) -> None:
-        for name, text in (("server_address", self.server_address), ("tftp_address", self.next_server)):
-            try:
-                IPv4Address(text)
-            except AddressValueError as error:
-                raise Refused(
-                    f"DHCP setting {name} is {text!r}", hint="give an IPv4 address such as 10.80.0.1"
-                ) from error
+        try:
+            IPv4Address(self.server_address)
+        except AddressValueError as error:
+            raise Refused(
+                f"DHCP setting server_address is {self.server_address!r}", hint="give an IPv4 address such as 10.80.0.1"
+            ) from error
         if not 1 <= self.workers <= MOST_WORKERS:
             raise Refused(f"DHCP setting workers is {self.workers}", hint=f"give 1 to {MOST_WORKERS}")
-        if not 0 < self.discovery_lease_seconds <= self.lease_seconds < 1 << 31:
-            raise Refused(
-                f"DHCP leases are {self.lease_seconds} s and {self.discovery_lease_seconds} s for unknown machines",
-                hint="make the lease of unknown machines the shorter one, and both positive",
-            )
-        for text in (self.script, self.bios_file, self.x64_file, self.arm64_file, *map(self.firmware, self.files)):
+        for text in (self.script, *map(self.firmware, FIRMWARE_FILES)):
             if not text.isascii() or not 0 < len(text) <= LONGEST_TEXT:
                 raise Refused(
                     f"DHCP boot file {text!r} is empty, not ASCII or longer than {LONGEST_TEXT} characters",
@@ -63,17 +53,14 @@ class DhcpConfig:
                 )
 
     @property
-    def next_server(self) -> str:
-        return self.tftp_address or self.server_address
-
-    @property
     def script(self) -> str:
-        return self.script_url or f"http://{self.server_address}/boot.ipxe"
-
-    @property
-    def files(self) -> tuple[str, str, str]:
-        return (self.bios_file, self.x64_file, self.arm64_file)
+        """URL of iPXE's first script."""
+        return f"{self._web}/boot.ipxe"
 
     def firmware(self, file: str) -> str:
         """URL of a first-stage file."""
-        return f"{(self.firmware_url or f'http://{self.server_address}/tftp').rstrip('/')}/{file}"
+        return f"{self._web}/tftp/{file}"
+
+    @property
+    def _web(self) -> str:
+        return self.web_url or f"http://{self.server_address}"

@@ -4,10 +4,8 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from typing import Final, Literal, NamedTuple
-from uuid import UUID
 
 from provisioner.api.machinery.values import MacAddress
-from provisioner.api.servers.server import Architecture
 from provisioner.boot.dhcp.model.subnet import SubnetKey
 
 SightingKind = Literal["Firmware", "IPXE", "System", "Declined", "WrongSubnet", "InfiniBand"]
@@ -31,9 +29,6 @@ class Sighting(NamedTuple):
     kind: SightingKind
     address: bytes | None
     subnet: SubnetKey
-    architecture: Architecture | None
-    machine_identifier: bytes
-    vendor_class: bytes
     client_identifier: bytes | None = None
     """Of an IPoIB client alone, which has no MAC address: its `mac` is zeros."""
 
@@ -51,16 +46,11 @@ class Observation:
     """Where the packet came from: the first subnet of that network."""
     address: str | None
     """What the machine was offered or given; None if nothing."""
-    architecture: Architecture | None
-    system_uuid: str | None
-    vendor_class: str | None
     client_identifier: str | None = None
     """An IPoIB client's: `GUID 0x0002c903000e0b72`, or what it sent, where that names no GUID."""
-    time: float
-    """Seconds since the epoch."""
 
 
-def observe(sighting: Sighting, server: str | None, time: float) -> Observation:
+def observe(sighting: Sighting, server: str | None) -> Observation:
     """The service's form of a sighting."""
     return Observation(
         mac_address=MacAddress(sighting.mac.hex(":")),
@@ -69,19 +59,8 @@ def observe(sighting: Sighting, server: str | None, time: float) -> Observation:
         rack=sighting.subnet[0],
         subnet=sighting.subnet[1],
         address=".".join(map(str, sighting.address)) if sighting.address else None,
-        architecture=sighting.architecture,
-        system_uuid=read_machine_identifier(sighting.machine_identifier),
-        vendor_class=sighting.vendor_class.decode("ascii", "backslashreplace") or None,
         client_identifier=describe_identifier(sighting.client_identifier),
-        time=time,
     )
-
-
-def read_machine_identifier(value: bytes) -> str | None:
-    """Option 97 as SMBIOS shows it, lower case: a type byte 0, then the UUID, its first three fields little endian."""
-    if len(value) != 17 or value[0] != 0 or not any(value[1:]):
-        return None
-    return str(UUID(bytes_le=value[1:]))
 
 
 def describe_identifier(identifier: bytes | None) -> str | None:

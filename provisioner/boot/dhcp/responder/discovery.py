@@ -12,6 +12,8 @@ from collections.abc import Callable, Iterator
 from math import gcd
 from typing import Final, NamedTuple
 
+from provisioner.boot.dhcp.model.config import DISCOVERY_LEASE_SECONDS
+
 _OFFER_SECONDS: Final = 15.0
 """How long an offered address is kept for a machine that has not asked for it yet."""
 _DECLINED_SECONDS: Final = 600.0
@@ -30,8 +32,7 @@ class LentAddresses:
     `now` is a monotonic time in seconds. `is_taken` says which addresses of the range must never be lent.
     """
 
-    def __init__(self, lease_seconds: float, is_taken: Callable[[bytes], bool]) -> None:
-        self._lease_seconds = lease_seconds
+    def __init__(self, is_taken: Callable[[bytes], bool]) -> None:
         self._is_taken = is_taken
         self._holders: dict[int, _Holder] = {}
         self._held: dict[bytes, int] = {}
@@ -52,7 +53,7 @@ class LentAddresses:
         if not self._is_free(number, mac, now):
             return False
         # Some seconds more than the lease: its last renewal may be on the way.
-        self._hold(mac, number, now + self._lease_seconds + _OFFER_SECONDS)
+        self._hold(mac, number, now + DISCOVERY_LEASE_SECONDS + _OFFER_SECONDS)
         return True
 
     def decline(self, mac: bytes, address: bytes, now: float) -> None:

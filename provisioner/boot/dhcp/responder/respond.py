@@ -13,7 +13,7 @@ from provisioner.boot.dhcp.responder.discovery import LentAddresses
 from provisioner.boot.dhcp.responder.table import ReplyTable, SharedNetwork, TableSubnet
 from provisioner.boot.dhcp.responder.tally import Received
 from provisioner.boot.dhcp.wire import options as opt
-from provisioner.boot.dhcp.wire.client import DhcpClient, Identity, identify
+from provisioner.boot.dhcp.wire.client import DhcpClient, identify
 from provisioner.boot.dhcp.wire.packet import NO_ADDRESS, Malformed, Packet, decode, read_options, relay_link
 from provisioner.boot.dhcp.wire.reply import Arrival, Destination, acknowledge, destination, refuse
 from provisioner.boot.dhcp.wire.template import ReplyKind
@@ -47,7 +47,7 @@ class _Request(NamedTuple):
     packet: Packet
     arrival: Arrival
     link: SharedNetwork
-    identity: Identity
+    client: DhcpClient
     table: ReplyTable
 
 
@@ -69,17 +69,15 @@ def respond(
     if not isinstance(packet, Packet):
         return _infiniband(data, arrival, table) if packet is Malformed.INFINIBAND else PacketOutcome(packet)
     options = packet.options
-    identity = identify(
-        options.get(opt.VENDOR_CLASS), options.get(opt.CLIENT_ARCHITECTURE), options.get(opt.USER_CLASS)
-    )
+    client = identify(options.get(opt.VENDOR_CLASS), options.get(opt.CLIENT_ARCHITECTURE), options.get(opt.USER_CLASS))
     if received is not None:
-        received[packet.message_type][identity.client * 2 + (packet.giaddr != NO_ADDRESS)] += 1
+        received[packet.message_type][client * 2 + (packet.giaddr != NO_ADDRESS)] += 1
     if options.get(opt.SERVER_IDENTIFIER, table.server_identifier) != table.server_identifier:
         return PacketOutcome("dropped-for-another-server")
     link = _link(packet.giaddr, packet.ciaddr, options, arrival, table)
     if link is None:
         return PacketOutcome("dropped-no-subnet" if packet.giaddr == NO_ADDRESS else "dropped-unknown-relay")
-    request: _Request = _new(_Request, (packet, arrival, link, identity, table))
+    request: _Request = _new(_Request, (packet, arrival, link, client, table))
     machine = table.machines.get(packet.mac)
     if machine is not None and machine.drop_reason is not None:
         return PacketOutcome(machine.drop_reason)
@@ -113,7 +111,7 @@ def _infiniband(data: bytes, arrival: Arrival, table: ReplyTable) -> PacketOutco
     subnet = link.subnets[0].served.key
     return PacketOutcome(
         Malformed.INFINIBAND,
-        sighting=Sighting(bytes(6), data[4:8], "InfiniBand", None, subnet, None, b"", b"", identifier),
+        sighting=Sighting(bytes(6), data[4:8], "InfiniBand", None, subnet, identifier),
     )
 
 
@@ -189,7 +187,7 @@ _LENT: Final = (ReplyKind.OFFER_LENT, ReplyKind.ACK_LENT)
 
 
 def _say(request: _Request, kind: ReplyKind, subnet: TableSubnet, address: bytes) -> PacketOutcome:
-    packet, arrival, _, (client, _), table = request
+    packet, arrival, _, client, table = request
     return _new(
         PacketOutcome,
         (
@@ -216,14 +214,5 @@ _STAGES: Final[tuple[SightingKind, ...]] = tuple(
 
 
 def _sighting(request: _Request, address: bytes | None, kind: SightingKind | None = None) -> Sighting:
-    packet, _, link, (client, architecture), _ = request
-    return Sighting(
-        packet.mac,
-        packet.data[4:8],
-        kind or _STAGES[client],
-        address,
-        link.subnets[0].served.key,
-        architecture,
-        packet.options.get(opt.MACHINE_IDENTIFIER, b"")[:17],
-        packet.options.get(opt.VENDOR_CLASS, b"")[:64],
-    )
+    packet, _, link, client, _ = request
+    return Sighting(packet.mac, packet.data[4:8], kind or _STAGES[client], address, link.subnets[0].served.key)

@@ -57,12 +57,6 @@ class Tally:
         self.waits = _sum(self.waits, other.waits)
         self.waited_seconds += other.waited_seconds
 
-    def copy(self) -> Tally:
-        """One that is not added to."""
-        copied = Tally()
-        copied.add(self)
-        return copied
-
 
 def _sum(one: list[int], other: list[int]) -> list[int]:
     return [own + more for own, more in zip(one, other, strict=True)]

@@ -8,9 +8,7 @@ from __future__ import annotations
 import re
 from enum import IntEnum
 from functools import lru_cache
-from typing import Final, NamedTuple
-
-from provisioner.api.servers.server import Architecture
+from typing import Final
 
 
 class DhcpClient(IntEnum):
@@ -27,13 +25,6 @@ class DhcpClient(IntEnum):
     ARM64_HTTP = 7
     UNSUPPORTED = 8
     """Firmware of a processor for which there is no first stage (32-bit x86 UEFI, arm32…): an address only."""
-
-
-class Identity(NamedTuple):
-    """What a client says that it is."""
-
-    client: DhcpClient
-    architecture: Architecture | None
 
 
 _BIOS: Final = "bios"
@@ -54,22 +45,19 @@ _MACHINE: Final[dict[int, str]] = {
 _HTTP_ARCHITECTURES: Final = frozenset(range(15, 21))
 _BY_PXE: Final = {_BIOS: DhcpClient.BIOS_PXE, _X64: DhcpClient.X64_PXE, _ARM64: DhcpClient.ARM64_PXE}
 _BY_HTTP: Final = {_BIOS: DhcpClient.BIOS_HTTP, _X64: DhcpClient.X64_HTTP, _ARM64: DhcpClient.ARM64_HTTP}
-_ARCHITECTURE: Final[dict[str, Architecture]] = {_BIOS: "x86_64", _X64: "x86_64", _ARM64: "arm64"}
 _ARCH_IN_CLASS: Final = re.compile(rb"^(?:PXE|HTTP)Client:Arch:(\d{5})")
 
 
 @lru_cache(maxsize=256)
-def identify(vendor_class: bytes | None, architecture: bytes | None, user_class: bytes | None) -> Identity:
+def identify(vendor_class: bytes | None, architecture: bytes | None, user_class: bytes | None) -> DhcpClient:
     """Tell a client by its options 60, 93 and 77. Remembered, as a rack of equal servers says only a few."""
-    vendor = vendor_class or b""
-    number = _architecture_number(vendor, architecture)
     if is_ipxe(user_class):
-        return Identity(
-            DhcpClient.IPXE, _ARCHITECTURE.get(_MACHINE.get(number, _OTHER) if number is not None else _OTHER)
-        )
+        return DhcpClient.IPXE
+    vendor = vendor_class or b""
     if not vendor.startswith((b"PXEClient", b"HTTPClient", b"NVIDIA/BF/PXE", b"BF2Client")):
         # Among them NVIDIA/BF/OOB, NVIDIA/BF/DP (the BlueField's Arm system) and NVIDIA/BF/BMC.
-        return Identity(DhcpClient.PLAIN, None)
+        return DhcpClient.PLAIN
+    number = _architecture_number(vendor, architecture)
     if number is not None:
         machine = _MACHINE.get(number, _OTHER)
     else:
@@ -81,7 +69,7 @@ def identify(vendor_class: bytes | None, architecture: bytes | None, user_class:
         number in _HTTP_ARCHITECTURES and not vendor.startswith(b"PXEClient")
     )
     clients = _BY_HTTP if by_http else _BY_PXE
-    return Identity(clients.get(machine, DhcpClient.UNSUPPORTED), _ARCHITECTURE.get(machine))
+    return clients.get(machine, DhcpClient.UNSUPPORTED)
 
 
 def is_ipxe(user_class: bytes | None) -> bool:

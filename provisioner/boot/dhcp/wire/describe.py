@@ -10,8 +10,8 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from socket import inet_ntoa
 from typing import Final
+from uuid import UUID
 
-from provisioner.boot.dhcp.model.sighting import read_machine_identifier
 from provisioner.boot.dhcp.wire import options as opt
 from provisioner.boot.dhcp.wire.packet import NO_ADDRESS, read_options, relay_link
 
@@ -127,7 +127,10 @@ def _relay_information(value: bytes) -> str:
 
 
 def _machine(value: bytes) -> str:
-    return read_machine_identifier(value) or _hex(value)
+    """Option 97 as SMBIOS shows it, lower case: a type byte 0, then the UUID, its first three fields little endian."""
+    if len(value) != 17 or value[0] != 0 or not any(value[1:]):
+        return _hex(value)
+    return str(UUID(bytes_le=value[1:]))
 
 
 _NAMES: Final[Mapping[int, str]] = {

@@ -6,7 +6,7 @@ from functools import lru_cache
 from socket import inet_ntoa
 from typing import Final, NamedTuple
 
-from provisioner.boot.dhcp.model.config import DhcpConfig
+from provisioner.boot.dhcp.model.config import CLIENT_PORT, DhcpConfig
 from provisioner.boot.dhcp.wire import options as opt
 from provisioner.boot.dhcp.wire.client import DhcpClient
 from provisioner.boot.dhcp.wire.packet import NO_ADDRESS, Packet
@@ -118,10 +118,10 @@ def destination(packet: Packet, arrival: Arrival, config: DhcpConfig, *, refused
         # It has an address and answers ARP. A NAK is broadcast, as that address is wrong; so is an OFFER: who discovers
         # has none, and what it writes there may be anybody's, to whom we would send for the asking. But where the
         # request was unicast from afar only unicast reaches it.
-        return _at(packet.ciaddr, config.client_port)
+        return _at(packet.ciaddr, CLIENT_PORT)
     # A client without an address answers no ARP: a unicast reply would need a raw socket or a forged ARP entry for each
     # packet. RFC 2131 lets a server broadcast in this case whatever the client's flag says, and every client listens.
-    return _everyone(config.client_port, arrival.interface_index)
+    return _everyone(arrival.interface_index)
 
 
 @lru_cache(maxsize=4096)
@@ -130,5 +130,5 @@ def _at(address: bytes, port: int) -> Destination:
 
 
 @lru_cache(maxsize=64)
-def _everyone(port: int, interface_index: int) -> Destination:
-    return Destination(BROADCAST, port, interface_index)
+def _everyone(interface_index: int) -> Destination:
+    return Destination(BROADCAST, CLIENT_PORT, interface_index)

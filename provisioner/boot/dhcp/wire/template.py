@@ -10,10 +10,11 @@ from enum import IntEnum
 from ipaddress import IPv4Address
 from typing import Final, NamedTuple
 
-from provisioner.boot.dhcp.model.config import DhcpConfig
+from provisioner.boot.dhcp.model.config import DISCOVERY_LEASE_SECONDS, LEASE_SECONDS, DhcpConfig
 from provisioner.boot.dhcp.model.subnet import ServedSubnet
 from provisioner.boot.dhcp.wire import options as opt
 from provisioner.boot.dhcp.wire.client import DhcpClient
+from provisioner.boot.tftp.firmware import ARM64_FILE, BIOS_FILE, X64_FILE
 
 
 class ReplyKind(IntEnum):
@@ -44,7 +45,14 @@ _MESSAGE: Final = {
     ReplyKind.ACK_LENT: opt.ACK,
     ReplyKind.INFORM_ACK: opt.ACK,
 }
-_BY_PXE: Final = frozenset({DhcpClient.BIOS_PXE, DhcpClient.X64_PXE, DhcpClient.ARM64_PXE})
+_FILES: Final = {
+    DhcpClient.BIOS_PXE: BIOS_FILE,
+    DhcpClient.BIOS_HTTP: BIOS_FILE,
+    DhcpClient.X64_PXE: X64_FILE,
+    DhcpClient.X64_HTTP: X64_FILE,
+    DhcpClient.ARM64_PXE: ARM64_FILE,
+    DhcpClient.ARM64_HTTP: ARM64_FILE,
+}
 _BY_HTTP: Final = frozenset({DhcpClient.BIOS_HTTP, DhcpClient.X64_HTTP, DhcpClient.ARM64_HTTP})
 _BEFORE_TAIL: Final = 44
 """Bytes of a message before `sname`."""
@@ -59,20 +67,19 @@ def build_templates(subnet: ServedSubnet, config: DhcpConfig) -> Templates:
 
 
 def _build(kind: ReplyKind, client: DhcpClient, subnet: ServedSubnet, config: DhcpConfig) -> ReplyTemplate:
+    server = IPv4Address(config.server_address).packed
     sname, file, boot = _boot(client, config)
     written = b"".join(
         (
             opt.encode_option(opt.MESSAGE_TYPE, bytes((_MESSAGE[kind],))),
-            opt.encode_option(opt.SERVER_IDENTIFIER, IPv4Address(config.server_address).packed),
-            _lease(kind, config),
+            opt.encode_option(opt.SERVER_IDENTIFIER, server),
+            _lease(kind),
             _network(client, subnet),
             boot,
         )
     )
     tail = sname.ljust(64, b"\0") + file.ljust(128, b"\0") + opt.MAGIC_COOKIE + written
-    siaddr = (
-        bytes(4) if client in (DhcpClient.PLAIN, DhcpClient.UNSUPPORTED) else IPv4Address(config.next_server).packed
-    )
+    siaddr = bytes(4) if client in (DhcpClient.PLAIN, DhcpClient.UNSUPPORTED) else server
     return ReplyTemplate(siaddr, tail, finish(tail))
 
 
@@ -81,11 +88,11 @@ def finish(tail: bytes) -> bytes:
     return (tail + b"\xff").ljust(opt.MINIMUM_REPLY_BYTES - _BEFORE_TAIL, b"\0")
 
 
-def _lease(kind: ReplyKind, config: DhcpConfig) -> bytes:
+def _lease(kind: ReplyKind) -> bytes:
     if kind is ReplyKind.INFORM_ACK:
         return b""  # RFC 2131, section 4.3.5: no lease time in the answer to an INFORM
     lent = kind in (ReplyKind.OFFER_LENT, ReplyKind.ACK_LENT)
-    seconds = config.discovery_lease_seconds if lent else config.lease_seconds
+    seconds = DISCOVERY_LEASE_SECONDS if lent else LEASE_SECONDS
     return (
         opt.encode_seconds(opt.LEASE_TIME, seconds)
         + opt.encode_seconds(opt.RENEWAL_TIME, seconds // 2)
@@ -116,14 +123,7 @@ def _boot(client: DhcpClient, config: DhcpConfig) -> tuple[bytes, bytes, bytes]:
         # A URL instead of iPXE again breaks the loop; the hint saves iPXE's wait for a proxyDHCP server.
         script = opt.encode_text(opt.BOOT_FILE, config.script.encode())
         return b"", b"", script + opt.encode_option(opt.IPXE, opt.NO_PXE_DHCP)
-    name = {
-        DhcpClient.BIOS_PXE: config.bios_file,
-        DhcpClient.BIOS_HTTP: config.bios_file,
-        DhcpClient.X64_PXE: config.x64_file,
-        DhcpClient.X64_HTTP: config.x64_file,
-        DhcpClient.ARM64_PXE: config.arm64_file,
-        DhcpClient.ARM64_HTTP: config.arm64_file,
-    }.get(client)
+    name = _FILES.get(client)
     if name is None:
         return b"", b"", b""
     if client in _BY_HTTP:
@@ -134,6 +134,6 @@ def _boot(client: DhcpClient, config: DhcpConfig) -> tuple[bytes, bytes, bytes]:
     # control 8) some ROMs show a menu or mis-chainload. Without both, every ROM takes the offer as plain BOOTP:
     # next server and file, which is all there is to say. BIOS ROMs read the fields, UEFI the options.
     # There is nothing here, nor at the TFTP server, that offers `windowsize`: with loss EDK2 floods the network.
-    file, server = name.encode(), config.next_server.encode()
+    file, server = name.encode(), config.server_address.encode()
     named = opt.encode_text(opt.TFTP_SERVER_NAME, server) + opt.encode_text(opt.BOOT_FILE, file)
     return server, file, named

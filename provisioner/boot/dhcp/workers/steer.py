@@ -54,11 +54,6 @@ Instruction = tuple[int, int, int, int]
 """code, jump if true, jump if false, constant"""
 
 
-def worker_of(mac: bytes, workers: int) -> int:
-    """The worker to which the kernel gives packets of this client."""
-    return ((int.from_bytes(mac[2:6], "big") * _MIX & 0xFFFFFFFF) >> 16) % workers
-
-
 def broadcast_filter(worker: int, workers: int, *, discovers: bool) -> list[Instruction]:
     """Accepts what is for one queue of one worker. Sees the datagram from its UDP header on.
 

@@ -121,9 +121,6 @@ class WorkerSupervisor:
         if self._thread is not None:
             self._wake()
 
-    def pids(self) -> list[int]:
-        return [process.pid for worker in self._workers if (process := worker.process) is not None]
-
     def states(self) -> WorkerStates:
         """May be called from any thread."""
         now = time.monotonic()

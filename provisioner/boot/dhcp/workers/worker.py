@@ -116,9 +116,7 @@ class Worker:
     def __init__(self, control: Connection, setup: Setup) -> None:
         self._control = control
         self._table = ReplyTable(setup.config)
-        self._discovery = (
-            LentAddresses(setup.config.discovery_lease_seconds, self._table.is_taken) if setup.keeps_discovery else None
-        )
+        self._discovery = LentAddresses(self._table.is_taken) if setup.keeps_discovery else None
         self._forward = socket.socket(fileno=setup.forward_fd)
         self._reporter = Reporter(control)
         self._parent_lives = True

@@ -46,9 +46,7 @@ def dhcp_words(data: bytes, verdict: str, reply: bytes | None) -> HeardLine:
     if asked is None:
         return HeardLine(f"DHCP {len(data)} bytes: {verdict}, {words.words}")
     options = read_options(data)
-    client, _ = identify(
-        options.get(opt.VENDOR_CLASS), options.get(opt.CLIENT_ARCHITECTURE), options.get(opt.USER_CLASS)
-    )
+    client = identify(options.get(opt.VENDOR_CLASS), options.get(opt.CLIENT_ARCHITECTURE), options.get(opt.USER_CLASS))
     who = _CLIENTS.get(client, f"firmware {client.name}")
     vendor = asked.option(opt.VENDOR_CLASS)
     parts = [f"DHCP {asked.message_type} by {who}" + (f" ({vendor})" if vendor else "")]

@@ -64,11 +64,6 @@ class MachineTracer:
         self._tail: LogTail | None = None
         self._searched: tuple[bytes, ...] = ()
 
-    @property
-    def is_on(self) -> bool:
-        """Whether anything is traced now."""
-        return bool(self._followed)
-
     def attach(self) -> None:
         """Follow the caches."""
         for kind, source in (("Server", self._servers), ("Rack", self._racks)):

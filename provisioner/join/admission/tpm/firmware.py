@@ -20,6 +20,8 @@ MAX_LEARNED: Final = 64
 MAX_LEARNED_OF_STRANGERS: Final = 32
 """So many may wait when another is learned of a machine whose key nobody knows, which may be software that invents what
 it likes: what it fills leaves room for machines whose key is known."""
+PROFILE_READ_SECONDS: Final = 15.0
+"""For how long a boot host relies on the profiles that it has read: an approval counts everywhere after it."""
 _WHAT: Final = 160
 
 

@@ -58,12 +58,11 @@ from provisioner.join.admission.attestation import (
     Pending,
     Proof,
     Proven,
+    Seal,
     Unproven,
     known_endorsement_key,
 )
-from provisioner.join.admission.seal import Seal
 from provisioner.join.admission.successor import Successor
-from provisioner.join.admission.tpm import no_log
 from provisioner.join.admission.tpm.before import find_predecessor, reset_count_before
 from provisioner.join.admission.tpm.firmware import (
     MAX_LEARNED,
@@ -130,7 +129,7 @@ class TpmVerifier:
                 random=self.random,
             )
             return Challenge(challenge_to_wire(issued))
-        shown = _Shown(question, keys, _evidence(keys, offered.answer), state, identity, self.authorities)
+        shown = _Shown(question, keys, _evidence(keys, offered.answer), state, identity)
         return shown.pending_key(self.profiles()) if is_unknown else self._judge(shown)
 
     def _identity(self, question: EvidenceQuestion, keys: OfferedKeys) -> KnownIdentity:
@@ -203,7 +202,6 @@ class _Shown:
     evidence: Evidence
     state: ChallengeState
     identity: KnownIdentity
-    authorities: tuple[x509.Certificate, ...]
 
     def proven(self, profile: str | None, firmware_digest: str | None, counts: tuple[int, int] | None) -> Proven:
         """counts: the TPM's resets and restarts, if they are its own numbers."""
@@ -320,13 +318,20 @@ class _Shown:
         shows it no more, hides what it booted."""
         reason, server = Reason.EVENT_LOG_MISSING, self.question.server
         if not _was_proven(server):
-            return self.pending(reason.value, no_log.never_there(server.name, why))
+            return self.pending(
+                reason.value,
+                f"the firmware of server {server.name} {why}, so nothing says what it booted; a newer firmware may, or "
+                "booting by UEFI with TPM 2.0 and its SHA-256 bank on; else a pool with attestation Optional, where it "
+                "joins and proves nothing",
+            )
         confirmed = self._confirmed_quote()
-        return _refused(
-            confirmed
-            if isinstance(confirmed, EvidenceRefused)
-            else EvidenceRefused(reason, no_log.gone(server.name, why))
+        if isinstance(confirmed, EvidenceRefused):
+            return _refused(confirmed)
+        message = (
+            f"the firmware of server {server.name} {why}, and was proved by one before: find out who changed it; if "
+            f"you did: kubectl provision attestation forget {server.name}"
         )
+        return _refused(EvidenceRefused(reason, message))
 
     def pending(self, reason: str, message: str) -> Proof:
         """What was started by kexec is in no log, and a log may show no boot: then the quote alone holds."""
@@ -349,7 +354,7 @@ class _Shown:
     def _seen(self, profile: str | None) -> SeenMachine:
         return SeenMachine(
             endorsement_key_sha256=endorsement_key_sha256(self.keys.endorsement),
-            authority=_authority(self.authorities, self.keys, self.question),
+            authority=_authority(self.identity.authorities, self.keys, self.question),
             firmware_profile=profile,
             is_registered=self._is_registered(),
             time=rfc3339_micro(self.question.now),

@@ -21,7 +21,6 @@ from flask import Flask
 from provisioner.boot.host.nginx import NginxSite, nginx_command, render_nginx
 from provisioner.boot.host.peer import RealPeer
 from provisioner.boot.tftp.firmware import SERVED_FILES
-from provisioner.join.admission.source import TrustedProxies
 from provisioner.join.admission.web import join_blueprint
 from provisioner.network.agent.boot.image_cache import ImageCache
 from provisioner.network.agent.boot.proxy import Proxy
@@ -88,7 +87,7 @@ def far(network: Rack, programs: Programs) -> Iterator[Far]:
             key=folder / "server.pem", dpu_join_port=SERVICES.dpu_join_port, workers="1", open_files=512,
         )  # fmt: skip
         (folder / "nginx/nginx.conf").write_text(render_nginx(nginx))
-        command = programs.enter(nginx_command(nginx, folder / "nginx/nginx.conf"))
+        command = programs.enter(nginx_command(nginx.run, folder / "nginx/nginx.conf"))
         running = subprocess.Popen(site.far.command(*command), stderr=subprocess.DEVNULL)
         stack.callback(running.wait, 60)
         stack.callback(running.terminate)
@@ -110,7 +109,7 @@ def _serve(made: Far, stack: ExitStack) -> None:
     """The boot service's routes and the join's, on the socket that nginx asks."""
     application: Any = made.boot.client().application
     assert isinstance(application, Flask)
-    application.register_blueprint(join_blueprint(made.join, TrustedProxies(), is_known=lambda source: False))
+    application.register_blueprint(join_blueprint(made.join, is_known=lambda source: False))
     server = waitress.create_server(
         RealPeer(application), unix_socket=str(made.folder / "run/answers.sock"), unix_socket_perms="666",
         clear_untrusted_proxy_headers=False,

@@ -2,42 +2,22 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Sequence
 from pathlib import Path
-from typing import Final, Protocol
+from typing import Final
 
 from prometheus_client import CollectorRegistry, Counter
 from prometheus_client.core import Metric
 
+from provisioner.boot.cache.fetcher import Fetcher
+from provisioner.boot.cache.kept import KeptFiles
 from provisioner.boot.metrics.requests import CODES, read_line
 from provisioner.boot.metrics.store import space_of
-from provisioner.cluster.series import PREFIX, FamiliesCollector, born, counter, gauge, tell_process
+from provisioner.cluster.series import PREFIX, Families, FamiliesCollector, born, by_label, counter, gauge, tell_process
 
 SOURCES: Final = ("disk", "fetcher", "none")
 """none: refused before either was asked, such as where all slots are taken."""
 _GIVEN: Final = ("2xx", "3xx")
-
-
-class CountedFiles(Protocol):
-    most_bytes: int
-    evicted: int
-
-    def all(self) -> Sequence[CountedFile]: ...
-
-
-class CountedFile(Protocol):
-    @property
-    def size_bytes(self) -> int: ...
-
-
-class CountedFetcher(Protocol):
-    def counts(self) -> Mapping[str, int]: ...
-
-    @property
-    def fetched_bytes(self) -> int: ...
-
-    @property
-    def under_way(self) -> Sequence[str]: ...
 
 
 class CacheMeters:
@@ -67,15 +47,15 @@ class CacheMeters:
         self._bytes.labels(source).inc(request.sent_bytes)
         return True
 
-    def tell(self, families: Sequence[FamiliesCollector]) -> None:
+    def tell(self, families: Sequence[Families]) -> None:
         """From now on, these too. Once."""
         for each in families:
-            self.registry.register(each)
+            self.registry.register(FamiliesCollector(each))
 
 
-def cache_families(kept: CountedFiles, fetcher: CountedFetcher, thrown_away: int, folder: Path) -> Iterable[Metric]:
+def cache_families(kept: KeptFiles, fetcher: Fetcher, thrown_away: int, folder: Path) -> Iterable[Metric]:
     """What stands. folder: where the files lie."""
-    results: dict[tuple[str, ...], float] = {(result,): count for result, count in fetcher.counts().items()}
+    results = by_label(fetcher.counts())
     yield counter("cache_fetches", "Files that were fetched from boot hosts, by how it ended.", ("result",), results)
     yield counter("cache_fetched_bytes", "Bytes that came from boot hosts.", (), {(): fetcher.fetched_bytes})
     yield gauge("cache_fetches_under_way", "Files that are fetched now.", (), {(): len(fetcher.under_way)})
