@@ -6,13 +6,12 @@ import fcntl
 import json
 import re
 import shutil
-import struct
 from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import asdict, dataclass
 from pathlib import Path
 
-from provisioner.api.machinery.errors import NeedsHuman, Refused
+from provisioner.api.machinery.errors import NeedsHuman
 from provisioner.image.base import Base
 from provisioner.image.driver.compile import compile_modules
 from provisioner.image.driver.fingerprint import modules_fingerprint, tools_fingerprint
@@ -25,6 +24,7 @@ from provisioner.image.driver_recipe import DriverRecipe
 from provisioner.image.gates.packages import records
 from provisioner.image.gates.packages.installed import InstalledPackage
 from provisioner.image.gates.packages.records import Records
+from provisioner.image.gates.read.kernel_module import read_module
 from provisioner.image.module_signing import ModuleKey, split, verify_module
 from provisioner.image.plan import Choices
 from provisioner.image.recipe import Recipe
@@ -32,42 +32,6 @@ from provisioner.image.tools.command import clean_environment
 from provisioner.image.tools.foreign import ForeignPrograms
 from provisioner.image.tools.modules import KernelModules
 from provisioner.image.tools.tables import names_of
-
-# What a kernel module says of itself, in its section `.modinfo`.
-#
-# Source: System V ABI, chapter 4; Linux, include/linux/module.h.
-
-
-def read_modinfo(module: bytes) -> dict[str, list[str]]:
-    """All `key=value`, by key. Raises: Refused if it is no 64-bit little-endian ELF file with that section."""
-    try:
-        return _fields(_section(module, b".modinfo"))
-    except (struct.error, ValueError, IndexError, OverflowError) as error:
-        raise Refused("not a kernel module: it has no section .modinfo", hint="build it again") from error
-
-
-def _section(content: bytes, wanted: bytes) -> bytes:
-    if content[:6] != b"\x7fELF\x02\x01":
-        raise ValueError("no ELF")
-    (offset,) = struct.unpack_from("<Q", content, 40)
-    size, count, names = struct.unpack_from("<HHH", content, 58)
-    headers = [struct.unpack_from("<IIQQQQ", content, offset + index * size) for index in range(count)]
-    strings = headers[names][4]
-    for name, _, _, _, at, length in headers:
-        start = strings + name
-        if content[start : start + len(wanted) + 1] == wanted + b"\0":
-            return content[at : at + length]
-    raise ValueError("no such section")
-
-
-def _fields(section: bytes) -> dict[str, list[str]]:
-    found: dict[str, list[str]] = {}
-    for entry in section.split(b"\0"):
-        key, equals, value = entry.decode(errors="replace").partition("=")
-        if equals:
-            found.setdefault(key, []).append(value)
-    return found
-
 
 _KEPT = 3
 """Of each kind: a chroot with packages is some 400 MB, a layer 150 MB."""
@@ -239,15 +203,15 @@ def _fill(
 
 def observe_versions(modules: Mapping[str, bytes], root: Path, packages: Iterable[InstalledPackage]) -> dict[str, str]:
     """What modules, firmware and libraries say of themselves; of several that differ, all, so that it is seen."""
-    infos = [read_modinfo(module) for module in modules.values()]
+    read = [read_module(module) for module in modules.values()]
     libraries = [
         match[1]
         for file in root.glob("usr/lib/*/lib*.so.*")
         if not file.is_symlink() and (match := re.search(r"\.so\.(\d+\.\d+[.\d]*)$", file.name))
     ]
     found = {
-        "driver-modules": [version for info in infos for version in info.get("version", [])],
-        "driver-kernel": [words.split()[0] for info in infos for words in info.get("vermagic", [])],
+        "driver-modules": [module.version for module in read if module.version],
+        "driver-kernel": [module.release for module in read if module.release],
         "driver-firmware": [folder.name for folder in root.glob("usr/lib/firmware/nvidia/*")],
         "driver-libraries": libraries,
         "fabricmanager": [upstream(each.version) for each in packages if each.name.startswith(_FABRIC_MANAGER)],

@@ -9,9 +9,10 @@ import pytest
 
 from provisioner.api.machinery.errors import NeedsHuman, NotFound
 from provisioner.image.driver import build
-from provisioner.image.driver.build import DriverTree, build_driver, check_versions, read_modinfo
+from provisioner.image.driver.build import DriverTree, build_driver, check_versions
 from provisioner.image.driver.layer import must_resolve
 from provisioner.image.driver.obtain import Obtained
+from provisioner.image.gates.read.kernel_module import read_module
 from provisioner.image.module_signing import MAGIC, ModuleKey
 from provisioner.image.plan import Choices
 from provisioner.image.recipe import parse_recipe, read_data, read_recipe
@@ -181,7 +182,7 @@ def modules_of(folder: Path, *modules: bytes, builtin: str = "") -> Path:
     release = folder / "usr/lib/modules" / RELEASE
     release.mkdir(parents=True)
     for module in modules:
-        (release / f"{read_modinfo(module)['name'][0]}.ko").write_bytes(module)
+        (release / f"{read_module(module).info['name'][0]}.ko").write_bytes(module)
     (release / "modules.builtin").write_text(builtin)
     return folder
 

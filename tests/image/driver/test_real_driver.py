@@ -14,10 +14,10 @@ from pathlib import Path
 
 import pytest
 
-from provisioner.image.driver.build import read_modinfo
 from provisioner.image.driver.compile import compile_modules
 from provisioner.image.driver.obtain import Obtained
 from provisioner.image.driver_recipe import ModuleSource, Replacement
+from provisioner.image.gates.read.kernel_module import read_module
 from provisioner.image.module_signing import ModuleKey, verify_module
 from provisioner.image.plan import DEBS
 from provisioner.image.tools.foreign import ForeignPrograms
@@ -62,7 +62,7 @@ def test_modules_are_signed_by_the_sites_key(driver: RealDriver, module_key: Mod
     assert [file.name for file in modules] == ["nvidia-uvm.ko", "nvidia.ko"]
     for file in modules:
         verify_module(file.read_bytes(), module_key.certificate)
-        assert read_modinfo(file.read_bytes())["vermagic"][0].split()[0] == driver.release
+        assert read_module(file.read_bytes()).release == driver.release
         assert b"\0.debug_info\0" not in file.read_bytes(), "nine tenths of what the compiler made"
         assert b"\0.BTF\0" not in file.read_bytes()
 
@@ -214,7 +214,7 @@ def test_a_module_is_the_same_when_it_is_compiled_elsewhere_later_and_by_more_ha
         return (folder / "hello.ko").read_bytes()
 
     first = compiled(chroot, "one", 1)
-    assert read_modinfo(first)["version"] == ["1.2.3"]
+    assert read_module(first).version == "1.2.3"
     assert str(tmp_path).encode() not in first
     time.sleep(1.1)  # another second of the clock
     second = compiled(chroot.rename(tmp_path / "second"), "two", 2)
