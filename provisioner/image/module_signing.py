@@ -11,7 +11,6 @@ from __future__ import annotations
 import datetime
 import os
 import struct
-from collections.abc import Callable
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Final
@@ -72,16 +71,16 @@ class ModuleKey:
         return module + signature + _TRAILER.pack(0, 0, _PKCS7, 0, 0, len(signature)) + MAGIC
 
 
-def generate_module_key(now: datetime.datetime, random: Callable[[int], bytes] = os.urandom) -> ModuleKey:
+def generate_module_key(now: datetime.datetime) -> ModuleKey:
     """A new key, with a certificate that says it signs code and is no authority over others."""
     key = rsa.generate_private_key(65537, _BITS)
-    name = x509.Name([x509.NameAttribute(NameOID.COMMON_NAME, f"provisioner modules {random(4).hex()}")])
+    name = x509.Name([x509.NameAttribute(NameOID.COMMON_NAME, f"provisioner modules {os.urandom(4).hex()}")])
     certificate = (
         x509.CertificateBuilder()
         .subject_name(name)
         .issuer_name(name)
         .public_key(key.public_key())
-        .serial_number(int.from_bytes(random(16), "big") >> 1 or 1)
+        .serial_number(int.from_bytes(os.urandom(16), "big") >> 1 or 1)
         .not_valid_before(now)
         .not_valid_after(now + datetime.timedelta(days=365 * _YEARS))
         .add_extension(x509.BasicConstraints(ca=False, path_length=None), critical=True)

@@ -11,8 +11,7 @@ import re
 import shutil
 import subprocess
 import tempfile
-import time
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
@@ -67,7 +66,7 @@ class Built:
     lines: tuple[str, ...] = ()
 
 
-def build_image(request: BuildRequest, report: Report, clock: Callable[[], float] = time.monotonic) -> Built:
+def build_image(request: BuildRequest, report: Report) -> Built:
     """Build the image, or find it built already.
 
     Raises: NeedsHuman naming what is missing (a program, an archive, a file) and the remedy; GatesFailed with all that
@@ -87,7 +86,7 @@ def build_image(request: BuildRequest, report: Report, clock: Callable[[], float
     must_be_root()
     require("mmdebstrap", "mksquashfs", "dpkg-deb", "zstd", "chroot")
     os.umask(0o022)  # folders of the image can be read by all, whoever builds it
-    phases = Phases(report, clock)
+    phases = Phases(report)
     foreign = find_foreign(request.choices.architecture, interpreter=request.interpreter)
     base = _base(request, base_key, foreign, phases)
     driver = _driver(request, base, base_key, foreign, phases)

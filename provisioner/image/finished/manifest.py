@@ -82,11 +82,6 @@ class ImagePart:
     path: str
     file: FileDigest
 
-    @property
-    def is_document(self) -> bool:
-        """Whether people read it, and no machine fetches it."""
-        return self.name.startswith("document.")
-
 
 @dataclass(frozen=True, kw_only=True)
 class Manifest:

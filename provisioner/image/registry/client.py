@@ -72,17 +72,15 @@ class Registry:
             )
         return data
 
-    def fetch_blob(
-        self, digest: Sha256Digest, size_bytes: int, file: Path, progress: Callable[[int], None] = lambda count: None
-    ) -> None:
+    def fetch_blob(self, digest: Sha256Digest, size_bytes: int, file: Path) -> None:
         """Bring `file` to hold exactly this blob; what it holds already is taken for the blob's beginning.
 
         A connection that is cut, or too slow, is gone on with from there. What comes out wrong is fetched once more as
-        a whole. `progress` is told of bytes as they come.
+        a whole.
         Raises: NotFound; Refused if it is wrong again; NeedsHuman if there is no room.
         """
         for last in (False, True):
-            self._fetch_rest(digest, size_bytes, file, progress)
+            self._fetch_rest(digest, size_bytes, file)
             observed = _sha256(file)
             if f"sha256:{observed}" == digest:
                 return
@@ -93,7 +91,7 @@ class Registry:
                     hint="push the image again; what the registry has is damaged, or was altered on the way",
                 )
 
-    def _fetch_rest(self, digest: Sha256Digest, size: int, file: Path, progress: Callable[[int], None]) -> None:
+    def _fetch_rest(self, digest: Sha256Digest, size: int, file: Path) -> None:
         if _size(file) > size:
             file.unlink()
 
@@ -110,13 +108,11 @@ class Registry:
                 max_bytes=size,
                 seconds=self._transport.access.limits.seconds_for(size - have),
             )
-            self._transport.exchange(call, lambda answer: self._receive(answer, digest, size, file, progress))
+            self._transport.exchange(call, lambda answer: self._receive(answer, digest, size, file))
 
         self._transport.attempt(fetch, progress=lambda: _size(file))
 
-    def _receive(
-        self, answer: RegistryResponse, digest: Sha256Digest, size: int, file: Path, progress: Callable[[int], None]
-    ) -> None:
+    def _receive(self, answer: RegistryResponse, digest: Sha256Digest, size: int, file: Path) -> None:
         begin = _size(file)
         if answer.status == HTTPStatus.OK:
             begin = 0  # it knows no ranges: the whole comes
@@ -132,19 +128,15 @@ class Registry:
                     stream.write(part)
                 except OSError as error:
                     raise _no_room(file, error) from error
-                progress(len(part))
         if begin < size:
             raise Retryable(f"{self} gave {begin} of the {size} bytes of blob {digest}", after_seconds=0)
 
-    def push_blob(
-        self, digest: Sha256Digest, size_bytes: int, read: Callable[[int, int], bytes],
-        progress: Callable[[int], None] = lambda count: None,
-    ) -> None:  # fmt: skip
+    def push_blob(self, digest: Sha256Digest, size_bytes: int, read: Callable[[int, int], bytes]) -> None:
         """Upload a blob in chunks; `read` gives the bytes at an offset. An upload that is cut is gone on with.
 
         Raises: Refused if the registry finds another digest.
         """
-        upload = _Upload(self._transport, f"take blob {digest}", read, size_bytes, progress)
+        upload = _Upload(self._transport, f"take blob {digest}", read, size_bytes)
         self._transport.attempt(lambda: upload.go_on(digest), progress=lambda: upload.accepted)
 
     def find_manifest(self, tag: str) -> TaggedManifest | None:
@@ -226,12 +218,8 @@ class Registry:
 class _Upload:
     """One blob on its way: where to, and how far the registry has it."""
 
-    def __init__(
-        self, transport: RegistryTransport, what: str, read: Callable[[int, int], bytes], size: int,
-        progress: Callable[[int], None],
-    ) -> None:  # fmt: skip
+    def __init__(self, transport: RegistryTransport, what: str, read: Callable[[int, int], bytes], size: int) -> None:
         self._transport, self._what, self._read, self._size = transport, what, read, size
-        self._progress = progress
         self._location: str | None = None
         self._is_sure = True
         self.accepted = 0
@@ -273,7 +261,6 @@ class _Upload:
         answer = self._transport.exchange(call, lambda answer: answer)
         self._is_sure = True
         self.accepted += count
-        self._progress(count)
         if method == "PATCH":
             self._locate(answer)
 

@@ -34,10 +34,10 @@ class RegistryCredentials:
         return Secret("Basic " + base64.b64encode(pair).decode())
 
 
-def usual_file(environment: Mapping[str, str] = os.environ, home: Path | None = None) -> Path:
+def _usual_file() -> Path:
     """Where docker keeps it."""
-    folder = environment.get("DOCKER_CONFIG")
-    return (Path(folder) if folder else (home or Path.home()) / ".docker") / "config.json"
+    folder = os.environ.get("DOCKER_CONFIG")
+    return (Path(folder) if folder else Path.home() / ".docker") / "config.json"
 
 
 def read_credentials(host: str, file: Path | None, repository: str = "") -> RegistryCredentials | None:
@@ -48,7 +48,7 @@ def read_credentials(host: str, file: Path | None, repository: str = "") -> Regi
     Raises: NotFound for a file that was named and is not there; NeedsHuman if others may read it, or it hands out
     passwords by a program; Refused if it cannot be read.
     """
-    found = usual_file() if file is None else file
+    found = _usual_file() if file is None else file
     try:
         with found.open("rb") as stream:
             mode, data = os.fstat(stream.fileno()).st_mode, stream.read(MAX_BYTES + 1)
