@@ -22,8 +22,9 @@ from cryptography.hazmat.primitives.asymmetric import padding, rsa
 from cryptography.hazmat.primitives.serialization import pkcs7
 from cryptography.x509.oid import ExtendedKeyUsageOID, NameOID
 
-from provisioner.api.machinery.errors import NeedsHuman, NotFound, Refused
+from provisioner.api.machinery.errors import NotFound, Refused
 from provisioner.api.machinery.values import Secret
+from provisioner.image.tools.private_files import must_be_private, write_key_pair
 
 MAGIC: Final = b"~Module signature appended~\n"
 _PKCS7: Final = 2
@@ -167,14 +168,7 @@ def _certificate(der: bytes) -> x509.Certificate:
 def write_module_key(folder: Path, key: ModuleKey) -> tuple[Path, Path]:
     """Write `module-signing.pem` (mode 0600) and `.der`. Raises: Refused if one exists: a key is never overwritten."""
     secret_file, certificate_file = folder / _SECRET, folder / _CERTIFICATE
-    for existing in (secret_file, certificate_file):
-        if existing.exists():
-            raise Refused(f"{existing} exists", hint="name another folder; a key in use is never overwritten")
-    folder.mkdir(parents=True, exist_ok=True)
-    descriptor = os.open(secret_file, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)
-    with os.fdopen(descriptor, "w") as file:
-        file.write(key.secret.reveal())
-    certificate_file.write_bytes(key.certificate)
+    write_key_pair(secret_file, key.secret, certificate_file, key.certificate)
     return secret_file, certificate_file
 
 
@@ -190,12 +184,7 @@ def read_module_key(secret_file: Path) -> ModuleKey:
                 f"module signing key {file} does not exist",
                 hint=f"make one with its certificate: provisioner image keygen {secret_file.parent}",
             )
-    mode = secret_file.stat().st_mode
-    if mode & 0o077:
-        raise NeedsHuman(
-            f"module signing key {secret_file} can be read by others (mode {mode & 0o777:04o})",
-            hint=f"chmod 600 {secret_file}",
-        )
+    must_be_private("module signing key", secret_file, secret_file.stat().st_mode)
     key = ModuleKey(certificate_file.read_bytes(), Secret(secret_file.read_text()))
     try:
         loaded = serialization.load_pem_private_key(key.secret.reveal().encode(), None)

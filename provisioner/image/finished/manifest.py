@@ -135,9 +135,9 @@ class Manifest:
         return f"layer.{layer.name}" if self.format == 2 else layer.name
 
 
-def digest_of(manifest: bytes) -> Sha256Digest:
-    """The image's digest: that of its manifest."""
-    return Sha256Digest("sha256:" + hashlib.sha256(manifest).hexdigest())
+def digest_of(content: bytes) -> Sha256Digest:
+    """The digest of some bytes; that of its manifest is an image's."""
+    return Sha256Digest("sha256:" + hashlib.sha256(content).hexdigest())
 
 
 def part_path(sha256: str) -> str:

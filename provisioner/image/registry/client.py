@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import hashlib
 import json
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
@@ -13,6 +12,8 @@ from urllib.parse import quote, urlencode, urljoin
 
 from provisioner.api.machinery.errors import NeedsHuman, NotFound, Refused, Retryable
 from provisioner.api.machinery.values import Sha256Digest
+from provisioner.image.finished.manifest import digest_of
+from provisioner.image.finished.store import measure
 from provisioner.image.registry.access import MIB
 from provisioner.image.registry.transport import SHORT_BYTES, RegistryCall, RegistryResponse, RegistryTransport
 
@@ -56,18 +57,18 @@ class Registry:
             length = answer.headers.get("Content-Length")
             return answer.status == HTTPStatus.OK and length in (None, str(size_bytes))
 
-        return self._transport.attempt(lambda: self._transport.exchange(call, judge))
+        return self._transport.ask(call, judge)
 
     def read_blob(self, digest: Sha256Digest, max_bytes: int) -> bytes:
         """A small blob. Raises: NotFound; Refused if it is larger, or another than its digest says."""
         call = RegistryCall(
             method="GET", url=f"{self._root}/blobs/{digest}", what=f"give blob {digest}", max_bytes=max_bytes
         )
-        data = self._transport.attempt(lambda: self._transport.exchange(call, lambda answer: answer.body()))
-        observed = hashlib.sha256(data).hexdigest()
-        if len(data) > max_bytes or f"sha256:{observed}" != digest:
+        data = self._transport.ask(call, RegistryResponse.body)
+        observed = digest_of(data)
+        if len(data) > max_bytes or observed != digest:
             raise Refused(
-                f"{self} gave {len(data)} bytes with sha256:{observed} as blob {digest}",
+                f"{self} gave {len(data)} bytes with {observed} as blob {digest}",
                 hint="push the image again; what the registry has is damaged, or was altered on the way",
             )
         return data
@@ -81,7 +82,7 @@ class Registry:
         """
         for last in (False, True):
             self._fetch_rest(digest, size_bytes, file)
-            observed = _sha256(file)
+            observed = measure(file).sha256
             if f"sha256:{observed}" == digest:
                 return
             file.unlink()
@@ -154,9 +155,9 @@ class Registry:
             if answer.status == HTTPStatus.NOT_FOUND:
                 return None
             body = answer.body()
-            return TaggedManifest(Sha256Digest(f"sha256:{hashlib.sha256(body).hexdigest()}"), body)
+            return TaggedManifest(digest_of(body), body)
 
-        return self._transport.attempt(lambda: self._transport.exchange(call, read))
+        return self._transport.ask(call, read)
 
     def put_manifest(self, tag: str, body: bytes) -> None:
         """Raises: Refused if the registry took it for another than it is."""
@@ -169,7 +170,7 @@ class Registry:
             body=body,
             actions=_PUSH,
         )
-        expected = f"sha256:{hashlib.sha256(body).hexdigest()}"
+        expected = digest_of(body)
 
         def judge(answer: RegistryResponse) -> None:
             told = answer.headers.get("Docker-Content-Digest", expected)
@@ -178,7 +179,7 @@ class Registry:
                     f"{self} took manifest {tag} for {told[:80]}, it is {expected}", hint="is it altered on the way?"
                 )
 
-        self._transport.attempt(lambda: self._transport.exchange(call, judge))
+        self._transport.ask(call, judge)
 
     def delete_manifest(self, digest: Sha256Digest) -> bool:
         """False if it was gone. Raises: MethodNotAllowed where the registry deletes nothing."""
@@ -189,8 +190,7 @@ class Registry:
             good=(HTTPStatus.OK, HTTPStatus.ACCEPTED, HTTPStatus.NOT_FOUND),
             actions="pull,push,delete",
         )
-        gone = (HTTPStatus.NOT_FOUND,)
-        return self._transport.attempt(lambda: self._transport.exchange(call, lambda a: a.status not in gone))
+        return self._transport.ask(call, lambda answer: answer.status != HTTPStatus.NOT_FOUND)
 
     def tags(self) -> Iterator[str]:
         """All of them, some at a time; none of a repository that is not there yet. Raises: Refused on a list without
@@ -205,7 +205,7 @@ class Registry:
                 good=(HTTPStatus.OK, HTTPStatus.NOT_FOUND),
                 max_bytes=MIB,
             )
-            names, goes_on = self._transport.attempt(lambda call=call: self._transport.exchange(call, _tags))  # type: ignore[misc]
+            names, goes_on = self._transport.ask(call, _tags)
             yield from names
             if not goes_on or not names or names[-1] == last:
                 return
@@ -331,8 +331,3 @@ def _size(file: Path) -> int:
         return file.stat().st_size
     except FileNotFoundError:
         return 0
-
-
-def _sha256(file: Path) -> str:
-    with file.open("rb") as stream:
-        return hashlib.file_digest(stream, "sha256").hexdigest()

@@ -14,6 +14,7 @@ from typing import Any, Final
 from provisioner.api.machinery.documents import Unreadable, read_json
 from provisioner.api.machinery.errors import NeedsHuman, NotFound, Refused
 from provisioner.api.machinery.values import Secret
+from provisioner.image.tools.private_files import must_be_private
 
 MAX_BYTES: Final = 1 << 20
 _DOCKER_HUB: Final = frozenset({"docker.io", "index.docker.io", "registry-1.docker.io", "registry.hub.docker.com"})
@@ -65,10 +66,7 @@ def read_credentials(host: str, file: Path | None, repository: str = "") -> Regi
     entry = _entry(body, host, repository)
     if entry is None:
         return None
-    if mode & 0o077:
-        raise NeedsHuman(
-            f"registry configuration {found} can be read by others (mode {mode & 0o777:04o})", hint=f"chmod 600 {found}"
-        )
+    must_be_private("registry configuration", found, mode)
     return _credentials(entry, host, found)
 
 

@@ -8,7 +8,7 @@ The image's folder appears last, as in every store: see `provisioner.image.finis
 from __future__ import annotations
 
 import fcntl
-import os
+import shutil
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -45,7 +45,7 @@ def pull_image(
     store: Path,
     key: SignatureVerifier,
     *,
-    free_bytes: Callable[[Path], int] = lambda folder: _free_bytes(folder),
+    free_bytes: Callable[[Path], int] = lambda folder: shutil.disk_usage(folder).free,
     report: Report = lambda name, size, there: None,
 ) -> Pulled:
     """Pull the image `digest` into `store`: what is there of it already is not fetched.
@@ -154,8 +154,3 @@ def _alone(store: Path, name: str) -> Iterator[None]:
     with (folder / f"{name}.lock").open("a") as lock:
         fcntl.flock(lock, fcntl.LOCK_EX)
         yield
-
-
-def _free_bytes(folder: Path) -> int:
-    found = os.statvfs(folder)
-    return found.f_bavail * found.f_frsize

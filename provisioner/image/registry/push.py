@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import hashlib
 from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
@@ -10,7 +9,7 @@ from pathlib import Path
 from provisioner.api.machinery.values import Sha256Digest
 from provisioner.image.finished import store
 from provisioner.image.finished.check import check_image
-from provisioner.image.finished.manifest import MANIFEST, SIGNATURE
+from provisioner.image.finished.manifest import MANIFEST, SIGNATURE, digest_of
 from provisioner.image.finished.sign import SignatureVerifier
 from provisioner.image.registry.artifact import encode_artifact, tag_of
 from provisioner.image.registry.client import Registry
@@ -63,7 +62,7 @@ def push_image(
 
 
 def _push_text(registry: Registry, name: str, text: bytes, report: Report) -> int:
-    digest = Sha256Digest("sha256:" + hashlib.sha256(text).hexdigest())
+    digest = digest_of(text)
     there = registry.has_blob(digest, len(text))
     if not there:
         registry.push_blob(digest, len(text), lambda begin, count: text[begin : begin + count])
