@@ -17,6 +17,7 @@ from provisioner.api.machinery.errors import NeedsHuman
 from provisioner.image.gates.packages import records
 from provisioner.image.plan import DEBS, KEYRINGS, Choices, bootstrap_command
 from provisioner.image.recipe import Recipe
+from provisioner.image.tools.cache import filled
 from provisioner.image.tools.command import clean_environment, run
 from provisioner.image.tools.foreign import ForeignPrograms
 from provisioner.image.tools.modules import KernelModules, UnpackedModule, render_aliases, render_dependencies
@@ -74,31 +75,28 @@ def build_base(recipe: Recipe, choices: Choices, folder: Path, foreign: ForeignP
     Raises: NeedsHuman if the archive cannot be reached or lacks a package.
     """
     environment = clean_environment(recipe.source_date_epoch)
-    work = folder.with_name(folder.name + ".partial")
-    shutil.rmtree(work, ignore_errors=True)
-    work.mkdir(parents=True)
-    base = Base(work)
     _check_keyring(choices)
     archives = ", ".join(sorted({f"{archive.uri} ({archive.suite})" for archive in choices.archives}))
-    run(
-        foreign.command(bootstrap_command(recipe, choices, base.root)),
-        hint=f"the package archive {archives} must be reachable from here and have these packages: check network and "
-        f"proxy (apt's own settings apply), or name another archive with --mirror; log: {work / 'bootstrap.log'}",
-        environment=environment,
-        log=work / "bootstrap.log",
-    )
-    _unpack_beside(base, choices, work)
-    kernel_tree = work / "kernel-packages"
-    release = _only_release(kernel_tree / "usr/lib/modules", kernel_tree / "lib/modules")
-    shutil.copyfile(_kernel_file(kernel_tree, release.name), base.kernel)
-    kernel_modules = KernelModules(release)
-    _write_versions(base, release.name)
-    remove(base.root, recipe.root.remove, recipe.root.kept)
-    _install_modules(base, kernel_modules, recipe, foreign, environment)
-    _compile_python(base.root, foreign, environment)
-    _forget_build(base.root)
-    shutil.rmtree(kernel_tree)
-    work.rename(folder)
+    with filled(folder) as work:
+        base, log = Base(work), work / "bootstrap.log"
+        run(
+            foreign.command(bootstrap_command(recipe, choices, base.root)),
+            hint=f"the package archive {archives} must be reachable from here and have these packages: check network "
+            f"and proxy (apt's own settings apply), or name another archive with --mirror; log: {log}",
+            environment=environment,
+            log=log,
+        )
+        _unpack_beside(base, choices, work)
+        kernel_tree = work / "kernel-packages"
+        release = _only_release(kernel_tree / "usr/lib/modules", kernel_tree / "lib/modules")
+        shutil.copyfile(_kernel_file(kernel_tree, release.name), base.kernel)
+        kernel_modules = KernelModules(release)
+        _write_versions(base, release.name)
+        remove(base.root, recipe.root.remove, recipe.root.kept)
+        _install_modules(base, kernel_modules, recipe, foreign, environment)
+        _compile_python(base.root, foreign, environment)
+        _forget_build(base.root)
+        shutil.rmtree(kernel_tree)
     return Base(folder)
 
 

@@ -22,6 +22,7 @@ _BASE_CODE = (
     "gates/packages/records.py",
     "plan.py",
     "recipe.py",
+    "tools/cache.py",
     "tools/command.py",
     "tools/foreign.py",
     "tools/modules.py",

@@ -63,9 +63,3 @@ class Phases:
         now = time.monotonic()
         self._report(name, outcome, now - self._last)
         self._last = now
-
-
-def made(folder: Path) -> Path:
-    """The folder, made if it was not there."""
-    folder.mkdir(parents=True, exist_ok=True)
-    return folder

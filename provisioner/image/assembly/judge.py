@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import datetime
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -12,8 +12,9 @@ from provisioner.image.gates.packages.records import Records
 from provisioner.image.gates.request import GateReport, GateRequest
 from provisioner.image.gates.run import run_gates
 from provisioner.image.recipe import Recipe
-from provisioner.image.request import BuildRequest, made
+from provisioner.image.request import BuildRequest
 from provisioner.image.toolkit.build import MODULE as TOOLKIT
+from provisioner.image.tools.cache import made
 from provisioner.image.tools.foreign import ForeignPrograms
 
 _SIZES = "sizes"
@@ -88,11 +89,3 @@ def _purposes(recipe: Recipe, distribution: str) -> dict[str, str]:
     if recipe.driver is not None:
         groups += recipe.driver.source(distribution).install
     return {name: group.why for group in groups for name in group.names}
-
-
-def joined(records: Iterable[Records]) -> Records:
-    """Of all layers."""
-    found = Records()
-    for each in records:
-        found = found.joined(each)
-    return found

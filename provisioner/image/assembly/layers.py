@@ -7,12 +7,10 @@ those beneath it as they are, and a file of one is never a folder of another.
 
 from __future__ import annotations
 
-import fcntl
 import os
 import shutil
 import stat
-from collections.abc import Iterable, Iterator
-from contextlib import contextmanager
+from collections.abc import Iterable
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
@@ -21,6 +19,7 @@ from provisioner.api.machinery.errors import NeedsHuman
 from provisioner.image.inputs import Fingerprint
 from provisioner.image.plan import squashfs_command
 from provisioner.image.recipe import Recipe
+from provisioner.image.tools.cache import locked
 from provisioner.image.tools.command import clean_environment, run
 
 MERGED: Final = "system"
@@ -119,8 +118,7 @@ def _hides(tree: LayerTree, path: Path, what: str) -> NeedsHuman:
 def pack(recipe: Recipe, tree: LayerTree, cache: Path, *, force: bool = False) -> PackedLayer:
     """The squashfs of a layer, packed or found in `cache` by the layer's content."""
     file = cache / f"{_fingerprint(recipe, tree)}.squashfs"
-    cache.mkdir(parents=True, exist_ok=True)
-    with _locked(cache / f".{file.stem}.lock"):
+    with locked(cache / f".{file.stem}.lock"):
         if file.exists() and not force:
             os.utime(file)
             return PackedLayer(tree.name, file, reused=True)
@@ -136,7 +134,7 @@ def pack(recipe: Recipe, tree: LayerTree, cache: Path, *, force: bool = False) -
     return PackedLayer(tree.name, file, reused=False)
 
 
-def forget_old(cache: Path) -> None:
+def forget_old_layers(cache: Path) -> None:
     """Keep the layers that were used last."""
     whole = sorted(cache.glob("*.squashfs"), key=lambda file: file.stat().st_mtime)
     for file in whole[:-_KEPT]:
@@ -158,10 +156,3 @@ def _fingerprint(recipe: Recipe, tree: LayerTree) -> str:
         elif path.is_file():
             fingerprint.add_file(name, path)
     return fingerprint.hexdigest()
-
-
-@contextmanager
-def _locked(file: Path) -> Iterator[None]:
-    with file.open("w") as stream:
-        fcntl.flock(stream, fcntl.LOCK_EX)
-        yield

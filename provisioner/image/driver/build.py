@@ -2,12 +2,10 @@
 
 from __future__ import annotations
 
-import fcntl
 import json
 import re
 import shutil
-from collections.abc import Iterable, Iterator, Mapping
-from contextlib import contextmanager
+from collections.abc import Iterable, Mapping
 from dataclasses import asdict, dataclass
 from pathlib import Path
 
@@ -28,6 +26,7 @@ from provisioner.image.gates.read.kernel_module import read_module
 from provisioner.image.module_signing import ModuleKey, split, verify_module
 from provisioner.image.plan import Choices
 from provisioner.image.recipe import Recipe
+from provisioner.image.tools.cache import filled, forget_old, locked
 from provisioner.image.tools.command import clean_environment
 from provisioner.image.tools.foreign import ForeignPrograms
 from provisioner.image.tools.modules import KernelModules
@@ -90,7 +89,7 @@ def build_driver(
     if recipe.driver is None:
         raise NeedsHuman(f"recipe {recipe.name!r} has no GPU driver", hint="add [driver], or extend images/gpu-node")
     source = recipe.driver.source(choices.distribution.name)
-    with _locked(cache / "driver.lock"):
+    with locked(cache / "driver.lock"):
         if folder.is_dir() and not force:
             folder.touch()
             return DriverTree(folder)
@@ -99,21 +98,18 @@ def build_driver(
         if force:
             shutil.rmtree(tools, ignore_errors=True)
         obtained = obtain(wanted, recipe.source_date_epoch, tools, foreign)
-        work = folder.with_name(folder.name + ".partial")
-        shutil.rmtree(work, ignore_errors=True)
-        (work / "root").mkdir(parents=True)
-        laid_out, described = _lay_out(obtained, wanted, work)
-        modules = _modules(recipe, recipe.driver, wanted, obtained, laid_out, cache, foreign)
-        _fill(recipe.driver, wanted, described, modules, module_key, laid_out, work)
-        install_files(recipe.driver, recipe.driver_trees, work / "root", base.root)
-        environment = clean_environment(recipe.source_date_epoch)
-        index(work / "root", base.root, wanted.release, foreign, environment, work / "merged")
-        must_have_targets(work / "root", base.root)
-        shutil.rmtree(laid_out)
-        shutil.rmtree(folder, ignore_errors=True)
-        work.rename(folder)
+        with filled(folder) as work:
+            (work / "root").mkdir()
+            laid_out, described = _lay_out(obtained, wanted, work)
+            modules = _modules(recipe, recipe.driver, wanted, obtained, laid_out, cache, foreign)
+            _fill(recipe.driver, wanted, described, modules, module_key, laid_out, work)
+            install_files(recipe.driver, recipe.driver_trees, work / "root", base.root)
+            environment = clean_environment(recipe.source_date_epoch)
+            index(work / "root", base.root, wanted.release, foreign, environment, work / "merged")
+            must_have_targets(work / "root", base.root)
+            shutil.rmtree(laid_out)
         for kept in (tools.parent, cache / "driver-modules", folder.parent):
-            _forget_old(kept)
+            forget_old(kept, _KEPT)
     return DriverTree(folder)
 
 
@@ -239,20 +235,3 @@ def check_versions(versions: Mapping[str, str], wanted: str, release: str) -> No
             f"the driver's modules are for kernel {versions.get('driver-kernel')}, the image has {release}",
             hint="build with --force, so that kernel and headers are of one day",
         )
-
-
-@contextmanager
-def _locked(file: Path) -> Iterator[None]:
-    """Two builds at once need one driver; the second waits for the first."""
-    file.parent.mkdir(parents=True, exist_ok=True)
-    with file.open("w") as stream:
-        fcntl.flock(stream, fcntl.LOCK_EX)
-        yield
-
-
-def _forget_old(folder: Path) -> None:
-    if not folder.is_dir():
-        return
-    whole = [each for each in folder.iterdir() if each.is_dir() and not each.name.endswith(".partial")]
-    for each in sorted(whole, key=lambda each: each.stat().st_mtime)[:-_KEPT]:
-        shutil.rmtree(each, ignore_errors=True)

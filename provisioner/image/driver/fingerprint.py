@@ -21,6 +21,7 @@ _CODE_BESIDE = (
     "gates/read/kernel_module.py",
     "module_signing.py",
     "plan.py",
+    "tools/cache.py",
     "tools/command.py",
     "tools/elf.py",
     "tools/foreign.py",
