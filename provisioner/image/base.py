@@ -21,6 +21,7 @@ from provisioner.image.tools.cache import filled
 from provisioner.image.tools.command import clean_environment, run
 from provisioner.image.tools.foreign import ForeignPrograms
 from provisioner.image.tools.modules import KernelModules, UnpackedModule, render_aliases, render_dependencies
+from provisioner.image.tools.tables import names_of
 
 VERSIONED_PACKAGES: Final = {
     "containerd": "containerd",
@@ -92,7 +93,7 @@ def build_base(recipe: Recipe, choices: Choices, folder: Path, foreign: ForeignP
         shutil.copyfile(_kernel_file(kernel_tree, release.name), base.kernel)
         kernel_modules = KernelModules(release)
         _write_versions(base, release.name)
-        remove(base.root, recipe.root.remove, recipe.root.kept)
+        remove(base.root, names_of(recipe.root.drop), names_of(recipe.root.keep))
         _install_modules(base, kernel_modules, recipe, foreign, environment)
         _compile_python(base.root, foreign, environment)
         _forget_build(base.root)

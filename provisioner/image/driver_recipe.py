@@ -161,10 +161,7 @@ def parse_driver(table: TomlTable) -> DriverRecipe:
             for each in table.tables("options")
         ),
         blacklist=table.groups("blacklist", "reason", "modules"),
-        enable=tuple(
-            (each.text("target"), RecipeGroup(each.reason("purpose"), each.texts("units")))
-            for each in table.tables("enable")
-        ),
+        enable=table.enabled_units(),
         licences=tuple(
             Licence(
                 each.reason("reason"), each.text("identifier"), each.flag("redistributable"), each.texts("packages")

@@ -51,15 +51,6 @@ class Distribution:
         return names_of(self.stage1_install)
 
 
-@dataclass(frozen=True)
-class Enabled:
-    """Units that start with `target`."""
-
-    purpose: str
-    target: str
-    units: tuple[str, ...]
-
-
 @dataclass(frozen=True, kw_only=True)
 class RootRecipe:
     """The system: what is installed, what is taken out again, and what starts. Names and patterns, with the reasons.
@@ -69,11 +60,15 @@ class RootRecipe:
 
     install: tuple[Group, ...]
     drop: tuple[Group, ...]
+    """Patterns of paths below the root; a folder goes with all that is in it."""
     keep: tuple[Group, ...]
-    build_only_paths: tuple[Group, ...]
+    build_only: tuple[Group, ...]
+    """Patterns of paths that stay in the base for checks of the build, and are left out of the root."""
     kernel_modules: tuple[Group, ...]
-    agent_packages: tuple[Group, ...]
-    enabled: tuple[Enabled, ...]
+    agents: tuple[Group, ...]
+    """Packages of Python below `provisioner/` that run in the root, such as `network/agent`."""
+    enabled: tuple[tuple[str, Group], ...]
+    """Units by the target that starts them."""
     masked: tuple[Group, ...]
     default_target: str
 
@@ -82,42 +77,9 @@ class RootRecipe:
         return names_of(self.install)
 
     @property
-    def remove(self) -> tuple[str, ...]:
-        """Patterns of paths below the root; a folder goes with all that is in it."""
-        return names_of(self.drop)
-
-    @property
-    def kept(self) -> tuple[str, ...]:
-        """Patterns of paths that stay, whatever `remove` matches."""
-        return names_of(self.keep)
-
-    @property
-    def build_only(self) -> tuple[str, ...]:
-        """Patterns of paths that stay in the base for checks of the build, and are left out of the root."""
-        return names_of(self.build_only_paths)
-
-    @property
     def modules(self) -> tuple[str, ...]:
         """Patterns of names of kernel modules; what they depend on comes with them."""
         return names_of(self.kernel_modules)
-
-    @property
-    def agents(self) -> tuple[str, ...]:
-        """Packages of Python below `provisioner/` that run in the root, such as `network/agent`."""
-        return names_of(self.agent_packages)
-
-    @property
-    def enable(self) -> Mapping[str, tuple[str, ...]]:
-        """Units by the target that starts them."""
-        targets = dict.fromkeys(each.target for each in self.enabled)
-        return {
-            target: tuple(unit for each in self.enabled if each.target == target for unit in each.units)
-            for target in targets
-        }
-
-    @property
-    def mask(self) -> tuple[str, ...]:
-        return names_of(self.masked)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -215,12 +177,10 @@ def _root(table: TomlTable) -> RootRecipe:
         install=table.groups("install", "purpose", "packages"),
         drop=table.groups("drop", "reason", "paths"),
         keep=table.groups("keep", "reason", "paths"),
-        build_only_paths=table.groups("build-only", "reason", "paths"),
+        build_only=table.groups("build-only", "reason", "paths"),
         kernel_modules=table.groups("modules", "purpose", "names"),
-        agent_packages=table.groups("agents", "purpose", "names"),
-        enabled=tuple(
-            Enabled(each.reason("purpose"), each.text("target"), each.texts("units")) for each in table.tables("enable")
-        ),
+        agents=table.groups("agents", "purpose", "names"),
+        enabled=table.enabled_units(),
         masked=table.groups("mask", "reason", "units"),
         default_target=table.text("default-target"),
     )

@@ -45,6 +45,7 @@ from provisioner.image.tools.cache import forget_old, locked, made
 from provisioner.image.tools.command import must_be_root, require
 from provisioner.image.tools.elf import read_architecture
 from provisioner.image.tools.foreign import ForeignPrograms, find_foreign
+from provisioner.image.tools.tables import names_of
 
 __all__ = ["PHASES", "BuildRequest", "Built", "Report", "build_image"]
 
@@ -167,7 +168,7 @@ def _trees(
 ) -> list[LayerTree]:
     """The layers before they are packed, the bottom first; `work / MERGED` has them over one another."""
     recipe, merged = request.recipe, work / MERGED
-    trees = [LayerTree("base", base.root, expand(base.root, recipe.root.build_only))]
+    trees = [LayerTree("base", base.root, expand(base.root, names_of(recipe.root.build_only)))]
     begin_merge(trees[0], merged)
 
     def add(tree: LayerTree) -> None:

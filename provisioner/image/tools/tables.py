@@ -125,6 +125,11 @@ class TomlTable:
         """The tables `[[key]]`, each with the words `why` and the list `names`."""
         return tuple(RecipeGroup(table.reason(why), table.texts(names)) for table in self.tables(key))
 
+    def enabled_units(self) -> tuple[tuple[str, RecipeGroup], ...]:
+        """The tables `[[enable]]`: units by the target that starts them, with their purpose."""
+        tables = self.tables("enable")
+        return tuple((each.text("target"), RecipeGroup(each.reason("purpose"), each.texts("units"))) for each in tables)
+
     def reason(self, key: str) -> str:
         """Words for a person. Raises: NeedsHuman if they are empty, as what nobody can give a reason for has none."""
         words = self.text(key)
