@@ -6,7 +6,7 @@ import json
 import re
 import shutil
 from collections.abc import Iterable, Mapping
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from pathlib import Path
 
 from provisioner.api.machinery.errors import NeedsHuman
@@ -15,7 +15,7 @@ from provisioner.image.driver.compile import compile_modules
 from provisioner.image.driver.fingerprint import modules_fingerprint, tools_fingerprint
 from provisioner.image.driver.layer import index, install_files
 from provisioner.image.driver.obtain import Obtained, obtain
-from provisioner.image.driver.packages import Terms, terms_of, unpack, upstream, with_files
+from provisioner.image.driver.packages import licence_of, unpack, upstream, with_files
 from provisioner.image.driver.plan import WantedDriver
 from provisioner.image.driver.trim import clear_setuid, firmware_rules, keep, lay_out, must_have_targets
 from provisioner.image.driver_recipe import DriverRecipe
@@ -59,15 +59,6 @@ class DriverTree:
     def records(self) -> Records:
         """For the bill of materials: the base's package manager knows of none of these packages."""
         return records.decode((self.folder / "packages.json").read_text())
-
-    @property
-    def packages(self) -> tuple[InstalledPackage, ...]:
-        return self.records.packages
-
-    @property
-    def terms(self) -> tuple[Terms, ...]:
-        """Under what each package may be passed on."""
-        return tuple(Terms(**each) for each in json.loads((self.folder / "terms.json").read_text()))
 
 
 def build_driver(
@@ -191,10 +182,10 @@ def _fill(
         described = with_files(described, wanted.source.source.package, files)
     versions = observe_versions(modules, root, described.packages) | {"driver-signer": signer}
     check_versions(versions, wanted.source.version, wanted.release)
-    terms = terms_of(described, driver.licences)
+    for package in described.packages:
+        licence_of(package, driver.licences)
     (work / "versions.json").write_text(json.dumps(versions, sort_keys=True, indent=1))
     (work / "packages.json").write_text(records.encode(described))
-    (work / "terms.json").write_text(json.dumps([asdict(each) for each in terms], indent=1))
 
 
 def observe_versions(modules: Mapping[str, bytes], root: Path, packages: Iterable[InstalledPackage]) -> dict[str, str]:

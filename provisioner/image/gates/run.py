@@ -96,7 +96,9 @@ def run_gates(request: GateRequest, probe: ProbesModules = probe_modules) -> Gat
     owners = components(tree, request.records.packages)
     report = measure(request, tree, packed, owners)
     hits = _hits(request, tree)
-    failures = sorted({*_judge(request, tree, packed, report, probe), *_judge_vulnerabilities(request, hits)})
+    exceptions = reasons(request.rules.allowed_vulnerabilities)
+    vulnerable = check_vulnerabilities(hits, exceptions, request.today)
+    failures = sorted({*_judge(request, tree, packed, report, probe), *vulnerable})
     if failures:
         raise GatesFailed(request.recipe, failures)
     documents = {
@@ -149,10 +151,6 @@ def _hits(request: GateRequest, tree: Tree) -> list[Hit]:
     programs = _programs(request, tree)
     parts = parts_of(request.distribution, request.records.packages, programs)
     return find_hits(parts, read_vulnerabilities(request.vulnerabilities))
-
-
-def _judge_vulnerabilities(request: GateRequest, hits: Sequence[Hit]) -> Iterator[GateFailure]:
-    return check_vulnerabilities(hits, reasons(request.rules.allowed_vulnerabilities), request.today)
 
 
 def _unfixed(hits: Sequence[Hit]) -> Iterator[str]:

@@ -16,6 +16,7 @@ import pytest
 
 from provisioner.image.driver.compile import compile_modules
 from provisioner.image.driver.obtain import Obtained
+from provisioner.image.driver.packages import licence_of
 from provisioner.image.driver_recipe import ModuleSource, Replacement
 from provisioner.image.gates.read.kernel_module import read_module
 from provisioner.image.module_signing import ModuleKey, verify_module
@@ -137,13 +138,15 @@ def test_the_layer_hides_no_folder_of_the_base(driver: RealDriver) -> None:
 
 
 def test_packages_are_told_with_their_licences(driver: RealDriver) -> None:
-    names = {each.name for each in driver.tree.packages}
+    names = {each.name for each in driver.tree.records.packages}
     assert {"libcuda1", "nvidia-smi", "firmware-nvidia-gsp", "nvidia-open-kernel-source"} <= names
     assert not any(name.startswith("linux-") for name in names)
-    assert all(each.licence_files for each in driver.tree.packages)
-    source = next(each for each in driver.tree.packages if each.name == "nvidia-open-kernel-source")
+    assert all(each.licence_files for each in driver.tree.records.packages)
+    source = next(each for each in driver.tree.records.packages if each.name == "nvidia-open-kernel-source")
     assert f"usr/lib/modules/{driver.release}/updates/nvidia/nvidia.ko" in source.files
-    assert {each.package for each in driver.tree.terms if each.redistributable} == names
+    assert driver.recipe.driver is not None
+    licences = driver.recipe.driver.licences
+    assert all(licence_of(each, licences).redistributable for each in driver.tree.records.packages)
 
 
 def test_the_layer_is_put_together_the_same_once_more(driver: RealDriver, module_key: ModuleKey) -> None:
