@@ -15,6 +15,7 @@ from typing import Final
 
 from provisioner.api.machinery.errors import NeedsHuman
 from provisioner.image.gates.packages import records
+from provisioner.image.gates.packages.records import Records
 from provisioner.image.plan import DEBS, KEYRINGS, Choices, bootstrap_command
 from provisioner.image.recipe import Recipe
 from provisioner.image.tools.cache import filled
@@ -36,14 +37,29 @@ VERSIONED_PACKAGES: Final = {
 
 
 @dataclass(frozen=True)
-class Base:
-    """A finished base in the cache; nothing in it is changed any more."""
+class BuiltTree:
+    """What goes into layers, in the cache; nothing in it is changed any more."""
 
     folder: Path
 
     @property
     def root(self) -> Path:
         return self.folder / "root"
+
+    @property
+    def records(self) -> Records:
+        """What the packages say of themselves: licences, and whose each file is."""
+        return records.decode((self.folder / "packages.json").read_text())
+
+    @property
+    def versions(self) -> dict[str, str]:
+        """Lines for the manifest."""
+        loaded: dict[str, str] = json.loads((self.folder / "versions.json").read_text())
+        return loaded
+
+
+class Base(BuiltTree):
+    """A finished base. `records`: of the packages of root, kernel and stage-1."""
 
     @property
     def stage1_packages(self) -> Path:
@@ -58,16 +74,6 @@ class Base:
     @property
     def kernel(self) -> Path:
         return self.folder / "vmlinuz"
-
-    @property
-    def packages(self) -> records.Records:
-        """What the packages of root, kernel and stage-1 say of themselves: licences, and whose each file is."""
-        return records.decode((self.folder / "packages.json").read_text())
-
-    @property
-    def versions(self) -> dict[str, str]:
-        loaded: dict[str, str] = json.loads((self.folder / "versions.json").read_text())
-        return loaded
 
 
 def build_base(recipe: Recipe, choices: Choices, folder: Path, foreign: ForeignPrograms) -> Base:

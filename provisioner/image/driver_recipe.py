@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Final, Literal, cast, get_args
+from typing import Final
 
 from provisioner.api.machinery.errors import NeedsHuman, NotFound
 from provisioner.image.tools.tables import RecipeGroup, TomlTable, names_of
 
-Obtain = Literal["build", "prebuilt"]
+_OBTAINED: Final = ("build", "prebuilt")
 """`build`: modules are compiled against the image's own kernel. `prebuilt`: the distribution has them, signed."""
 RELEASE: Final = "{release}"
 """In the name of a package: the release of the image's kernel, such as 6.12.117+deb13-amd64."""
@@ -86,7 +86,6 @@ class DriverSource:
     """
 
     distribution: str
-    obtain: Obtain
     version: str
     components: tuple[str, ...]
     install: tuple[RecipeGroup, ...]
@@ -175,11 +174,10 @@ def parse_driver(table: TomlTable) -> DriverRecipe:
 
 def _source(name: str, table: TomlTable) -> DriverSource:
     obtain = table.text("obtain")
-    if obtain not in get_args(Obtain):
-        raise NeedsHuman(f"{table.path}: obtain is {obtain!r}", hint=f"use one of {', '.join(get_args(Obtain))}")
+    if obtain not in _OBTAINED:
+        raise NeedsHuman(f"{table.path}: obtain is {obtain!r}", hint=f"use one of {', '.join(_OBTAINED)}")
     return DriverSource(
         distribution=name,
-        obtain=cast("Obtain", obtain),
         version=table.text("version"),
         components=table.texts("components"),
         install=table.groups("install", "purpose", "packages"),

@@ -17,7 +17,7 @@ from pathlib import Path
 from provisioner.api.machinery.errors import NeedsHuman, NotFound
 from provisioner.api.machinery.values import Sha256Digest
 from provisioner.api.servers.server import Architecture
-from provisioner.image.assembly.judge import Finished, judge, remember
+from provisioner.image.assembly.judge import judge, remember
 from provisioner.image.assembly.layers import (
     MERGED,
     LayerTree,
@@ -105,9 +105,16 @@ def build_image(request: BuildRequest, report: Report) -> Built:
         phases.end("stage-1", f"{_megabytes(files['stage1'])}, kernel {_megabytes(base.kernel)}")
         versions = base.versions | {"kubelet": kubelet_version(request.ingredients.kubelet, foreign)}
         versions |= driver.versions if driver is not None else {}
-        records = base.packages.joined(driver.records) if driver is not None else base.packages
-        finished = Finished(merged=work / MERGED, files=files, versions=versions, records=records)
-        documents, judged = judge(request, finished, foreign, work / "documents")
+        records = base.records.joined(driver.records) if driver is not None else base.records
+        documents, judged = judge(
+            request,
+            foreign,
+            work / "documents",
+            merged=work / MERGED,
+            files=files,
+            versions=versions,
+            records=records,
+        )
         phases.end("gates", f"passed; documents: {', '.join(judged.documents)}")
         text = _manifest(request, files | documents, versions).encode()
         digest = digest_of(text)

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import datetime
 from collections.abc import Mapping
-from dataclasses import dataclass
 from pathlib import Path
 
 from provisioner.image.finished import store
@@ -20,21 +19,19 @@ from provisioner.image.tools.foreign import ForeignPrograms
 _SIZES = "sizes"
 
 
-@dataclass(frozen=True, kw_only=True)
-class Finished:
-    """An image before its manifest. `files`: by the manifest's key. `merged`: its layers over one another."""
-
-    merged: Path
-    files: Mapping[str, Path]
-    versions: Mapping[str, str]
-    records: Records
-
-
 def judge(
-    request: BuildRequest, finished: Finished, foreign: ForeignPrograms, folder: Path
+    request: BuildRequest,
+    foreign: ForeignPrograms,
+    folder: Path,
+    *,
+    merged: Path,
+    files: Mapping[str, Path],
+    versions: Mapping[str, str],
+    records: Records,
 ) -> tuple[dict[str, Path], GateReport]:
     """The documents, written into `folder`, by the manifest's key; and what a person should read.
 
+    `files`: by the manifest's key. `merged`: the layers over one another.
     Raises: GatesFailed with all that is wrong with the image.
     """
     recipe, choices, previous = request.recipe, request.choices, _previous(request)
@@ -44,15 +41,13 @@ def judge(
             distribution=choices.distribution.identifier,
             architecture=choices.architecture,
             source_date_epoch=recipe.source_date_epoch,
-            root=finished.merged,
-            packed={
-                name.removeprefix("layer."): file for name, file in finished.files.items() if name.startswith("layer.")
-            },
-            kernel=finished.files["kernel"],
-            stage1=finished.files["stage1"],
-            files={name: store.measure(file) for name, file in finished.files.items()},
-            versions=finished.versions,
-            records=finished.records,
+            root=merged,
+            packed={name.removeprefix("layer."): file for name, file in files.items() if name.startswith("layer.")},
+            kernel=files["kernel"],
+            stage1=files["stage1"],
+            files={name: store.measure(file) for name, file in files.items()},
+            versions=versions,
+            records=records,
             rules=recipe.gates,
             foreign=foreign,
             purposes=_purposes(recipe, choices.distribution.name),

@@ -6,11 +6,10 @@ import json
 import re
 import shutil
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
 from pathlib import Path
 
 from provisioner.api.machinery.errors import NeedsHuman
-from provisioner.image.base import Base
+from provisioner.image.base import Base, BuiltTree
 from provisioner.image.driver.compile import compile_modules
 from provisioner.image.driver.fingerprint import modules_fingerprint, tools_fingerprint
 from provisioner.image.driver.layer import index, install_files
@@ -38,27 +37,12 @@ _FABRIC_MANAGER = "nvidia-fabricmanager"
 _ONLY_COMPILED_WITH = ("linux-headers-", "linux-kbuild-")
 
 
-@dataclass(frozen=True)
-class DriverTree:
-    """A finished layer in the cache; nothing in it is changed any more."""
+class DriverTree(BuiltTree):
+    """A finished layer. `root` goes over the base: complete indexes of the merged modules and libraries are in it.
 
-    folder: Path
-
-    @property
-    def root(self) -> Path:
-        """What goes over the base: complete indexes of the merged modules and libraries are in it."""
-        return self.folder / "root"
-
-    @property
-    def versions(self) -> dict[str, str]:
-        """Lines for the manifest: `driver`, `driver-modules`, `driver-kernel`, `driver-signer` and others."""
-        loaded: dict[str, str] = json.loads((self.folder / "versions.json").read_text())
-        return loaded
-
-    @property
-    def records(self) -> Records:
-        """For the bill of materials: the base's package manager knows of none of these packages."""
-        return records.decode((self.folder / "packages.json").read_text())
+    `versions`: `driver`, `driver-modules`, `driver-kernel`, `driver-signer` and others. `records`: for the bill of
+    materials, as the base's package manager knows of none of these packages.
+    """
 
 
 def build_driver(

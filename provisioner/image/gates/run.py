@@ -106,7 +106,7 @@ def run_gates(request: GateRequest, probe: ProbesModules = probe_modules) -> Gat
         "sizes": encode_sizes(report),
         "licences": licence_archive(request.records, request.source_date_epoch),
     }
-    return GateReport(documents=documents, sizes=report, lines=(*_lines(report, request.previous), *_unfixed(hits)))
+    return GateReport(documents=documents, lines=(*_lines(report, request.previous), *_unfixed(hits)))
 
 
 def _judge(

@@ -11,7 +11,7 @@ Source: OCI Image Specification 1.1, "Guidelines for Artifact Usage".
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from typing import Any, Final
 
@@ -25,6 +25,8 @@ CONFIG_TYPE: Final = "application/vnd.provisioner.image.manifest.v1"
 SIGNATURE_TYPE: Final = "application/vnd.provisioner.image.signature.v1"
 PART_TYPE: Final = "application/vnd.provisioner.image.part.v1"
 MAX_SIGNATURE_BYTES: Final = 1024
+PartReport = Callable[[str, int, bool], None]
+"""Told of each part: its name, its bytes, and whether it was there already."""
 _TITLE: Final = "org.opencontainers.image.title"
 _TAG: Final = "image-"
 _HINT: Final = "push the image again (provisioner image push)"

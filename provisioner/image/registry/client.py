@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-import json
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from http import HTTPStatus
 from pathlib import Path
@@ -21,8 +20,6 @@ MANIFEST_TYPE: Final = "application/vnd.oci.image.manifest.v1+json"
 MAX_MANIFEST_BYTES: Final = 256 * 1024
 _PUSH: Final = "pull,push"
 _MAX_CHUNK_BYTES: Final = 64 * MIB
-_TAGS_AT_A_TIME: Final = 200
-_MAX_TAG_PAGES: Final = 500
 
 
 @dataclass(frozen=True)
@@ -192,28 +189,6 @@ class Registry:
         )
         return self._transport.ask(call, lambda answer: answer.status != HTTPStatus.NOT_FOUND)
 
-    def tags(self) -> Iterator[str]:
-        """All of them, some at a time; none of a repository that is not there yet. Raises: Refused on a list without
-        end."""
-        last: str | None = None
-        for _ in range(_MAX_TAG_PAGES):
-            query = {"n": str(_TAGS_AT_A_TIME)} | ({"last": last} if last is not None else {})
-            call = RegistryCall(
-                method="GET",
-                url=f"{self._root}/tags/list?{urlencode(query)}",
-                what="list its tags",
-                good=(HTTPStatus.OK, HTTPStatus.NOT_FOUND),
-                max_bytes=MIB,
-            )
-            names, goes_on = self._transport.ask(call, _tags)
-            yield from names
-            if not goes_on or not names or names[-1] == last:
-                return
-            last = names[-1]
-        raise Refused(
-            f"{self} has more than {_MAX_TAG_PAGES} pages of tags", hint="give images a repository of their own"
-        )
-
 
 class _Upload:
     """One blob on its way: where to, and how far the registry has it."""
@@ -298,16 +273,6 @@ class _Upload:
             method=method, url=url, what=self._what, good=(good,), headers=headers, body=body, actions=_PUSH,
             max_bytes=SHORT_BYTES, seconds=seconds,
         )  # fmt: skip
-
-
-def _tags(answer: RegistryResponse) -> tuple[list[str], bool]:
-    if answer.status == HTTPStatus.NOT_FOUND:
-        return [], False
-    try:
-        tags = json.loads(answer.body()).get("tags") or []
-    except (ValueError, AttributeError, RecursionError) as error:
-        raise Refused("the registry's list of tags is no JSON object", hint="is it a registry?") from error
-    return [tag for tag in tags if isinstance(tag, str)], "Link" in answer.headers
 
 
 def _opened(file: Path, begin: int) -> BinaryIO:

@@ -20,15 +20,12 @@ from provisioner.api.machinery.values import Sha256Digest
 from provisioner.image.finished import store as stores
 from provisioner.image.finished.manifest import MAX_BYTES, ImagePart, Manifest, decode, digest_of
 from provisioner.image.finished.sign import SignatureVerifier
-from provisioner.image.registry.artifact import MAX_SIGNATURE_BYTES, decode_artifact, tag_of
+from provisioner.image.registry.artifact import MAX_SIGNATURE_BYTES, PartReport, decode_artifact, tag_of
 from provisioner.image.registry.client import Registry
 
 PULLING: Final = ".pulling"
 SPARE_BYTES: Final = 64 << 20
 """What a pull leaves free: the boot host writes its own files on that disk, too."""
-
-Report = Callable[[str, int, bool], None]
-"""Told of each part: its name, its bytes, and whether it was there already."""
 
 
 @dataclass(frozen=True)
@@ -46,7 +43,7 @@ def pull_image(
     key: SignatureVerifier,
     *,
     free_bytes: Callable[[Path], int] = lambda folder: shutil.disk_usage(folder).free,
-    report: Report = lambda name, size, there: None,
+    report: PartReport = lambda name, size, there: None,
 ) -> Pulled:
     """Pull the image `digest` into `store`: what is there of it already is not fetched.
 

@@ -11,11 +11,8 @@ from provisioner.image.finished import store
 from provisioner.image.finished.check import check_image
 from provisioner.image.finished.manifest import MANIFEST, SIGNATURE, digest_of
 from provisioner.image.finished.sign import SignatureVerifier
-from provisioner.image.registry.artifact import encode_artifact, tag_of
+from provisioner.image.registry.artifact import PartReport, encode_artifact, tag_of
 from provisioner.image.registry.client import Registry
-
-Report = Callable[[str, int, bool], None]
-"""Told of each part: its name, its bytes, and whether it was there already."""
 
 
 @dataclass(frozen=True)
@@ -28,7 +25,7 @@ class Pushed:
 
 
 def push_image(
-    folder: Path, registry: Registry, key: SignatureVerifier, report: Report = lambda name, size, there: None
+    folder: Path, registry: Registry, key: SignatureVerifier, report: PartReport = lambda name, size, there: None
 ) -> Pushed:
     """Push the image in `folder`, in its store. Doing it again, also after it was broken off, sends what is missing.
 
@@ -61,7 +58,7 @@ def push_image(
     return Pushed(checked.digest, sent, was_there=False)
 
 
-def _push_text(registry: Registry, name: str, text: bytes, report: Report) -> int:
+def _push_text(registry: Registry, name: str, text: bytes, report: PartReport) -> int:
     digest = digest_of(text)
     there = registry.has_blob(digest, len(text))
     if not there:

@@ -158,7 +158,7 @@ def test_every_symbol_of_every_module_is_the_kernels_or_another_modules(base: Ba
 
 
 def test_a_base_keeps_what_its_packages_said(base: Base) -> None:
-    packages = {each.name: each for each in base.packages.packages}
+    packages = {each.name: each for each in base.records.packages}
     assert packages["busybox-static"].unpacked_for == "stage1"
     assert [each.unpacked_for for name, each in packages.items() if name.startswith("linux-image")] == ["kernel"]
     assert all(each.licence_files for each in packages.values())
