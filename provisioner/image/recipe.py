@@ -111,20 +111,12 @@ class Recipe:
         """Patterns of names of the kernel modules that stage-1 has."""
         return names_of(self.stage1)
 
-    @property
-    def trees(self) -> tuple[Path, ...]:
-        """What goes into the root; a file of a later one replaces that of an earlier one."""
-        return tuple(folder / "tree" for folder in self.folders if (folder / "tree").is_dir())
+    def trees(self, kind: str) -> tuple[Path, ...]:
+        """What goes into the root (`tree`), stage-1 (`stage1`), or the driver's layer beside the driver (`driver`).
 
-    @property
-    def stage1_trees(self) -> tuple[Path, ...]:
-        """What goes into stage-1, alike."""
-        return tuple(folder / "stage1" for folder in self.folders if (folder / "stage1").is_dir())
-
-    @property
-    def driver_trees(self) -> tuple[Path, ...]:
-        """What goes into the driver's layer beside the driver, alike."""
-        return tuple(folder / "driver" for folder in self.folders if (folder / "driver").is_dir())
+        A file of a later one replaces that of an earlier one.
+        """
+        return tuple(folder / kind for folder in self.folders if (folder / kind).is_dir())
 
     def distribution(self, name: str | None, architecture: Architecture) -> Distribution:
         """The distribution of that name (the recipe's default if None). Raises: NotFound if the recipe lacks it."""

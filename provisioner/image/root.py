@@ -57,7 +57,7 @@ def assemble_site(recipe: Recipe, lower: Path, ingredients: Ingredients, keys: P
     Byte-code of the agents comes later (`compile_agents`), as it needs the Python that lies beneath.
     """
     tree.mkdir(parents=True, exist_ok=True)
-    for each in recipe.trees:
+    for each in recipe.trees("tree"):
         copy_tree(each, tree)
     _install(ingredients.join_ca, tree / "etc/provisioner/join-ca.pem", 0o644)
     (tree / "etc/provisioner/image.pub").write_text(keys.encode())

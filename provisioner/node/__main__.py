@@ -28,7 +28,6 @@ USAGE = "usage: python3 -I -m provisioner.node join|run|facts|gpus|stage [--root
 
 
 def main(arguments: list[str]) -> int:
-    """Run the agent."""
     root = ""
     if len(arguments) >= 3 and arguments[1] == "--root":
         root = arguments[2].rstrip("/")

@@ -34,8 +34,8 @@ def unit(name: str) -> configparser.ConfigParser:
 def test_a_dpu_has_what_all_nodes_have_and_its_own_drivers_and_agent() -> None:
     dpu, gpu_node = read_recipe(DPU), read_recipe(RECIPE)
     assert dpu.folders == (NODE, DPU)
-    assert dpu.trees == (NODE / "tree", DPU / "tree")
-    assert dpu.stage1_trees == gpu_node.stage1_trees == (NODE / "stage1",)
+    assert dpu.trees("tree") == (NODE / "tree", DPU / "tree")
+    assert dpu.trees("stage1") == gpu_node.trees("stage1") == (NODE / "stage1",)
     assert set(dpu.root.packages) - set(gpu_node.root.packages) == {"mstflint", "python3-pyroute2"}
     assert {"rdma-core", "nvme-cli"} <= set(gpu_node.root.packages) - set(dpu.root.packages)
     assert dpu.driver is None

@@ -78,7 +78,7 @@ def build_driver(
             laid_out, described = _lay_out(obtained, wanted, work)
             modules = _modules(recipe, recipe.driver, wanted, obtained, laid_out, cache, foreign)
             _fill(recipe.driver, wanted, described, modules, module_key, laid_out, work)
-            install_files(recipe.driver, recipe.driver_trees, work / "root", base.root)
+            install_files(recipe.driver, recipe.trees("driver"), work / "root", base.root)
             environment = clean_environment(recipe.source_date_epoch)
             index(work / "root", base.root, wanted.release, foreign, environment, work / "merged")
             must_have_targets(work / "root", base.root)

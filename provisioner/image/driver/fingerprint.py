@@ -49,7 +49,7 @@ def driver_fingerprint(recipe: Recipe, choices: Choices, base: str, certificate:
         fingerprint.add(name, repr(value).encode())
     fingerprint.add("base", base.encode())
     fingerprint.add("certificate", certificate or b"")
-    for tree in recipe.driver_trees:
+    for tree in recipe.trees("driver"):
         fingerprint.add_files(tree, tree.rglob("*"))
     fingerprint.add_files(_HERE, _HERE.rglob("*.py"))
     fingerprint.add_code(_HERE.parent, _CODE_BESIDE)

@@ -37,7 +37,7 @@ class Repository:
 
     @property
     def is_loopback(self) -> bool:
-        """Whether what is sent to it cannot leave this machine; nothing is resolved, as an answer of DNS proves nothing."""
+        """Whether what is sent to it cannot leave this machine. By its name alone: an answer of DNS proves nothing."""
         if self.hostname == "localhost":
             return True
         try:
