@@ -62,12 +62,6 @@ def begin_merge(lowest: LayerTree, target: Path) -> None:
             found.unlink()
 
 
-def lay_over(tree: LayerTree, merged: Path) -> None:
-    """Copy a layer over the merged ones beneath it, once its folders were made like theirs. Raises: as that."""
-    take_over_folders(tree, merged)
-    copy_over(tree.root, merged)
-
-
 def copy_over(source: Path, target: Path) -> None:
     """Copy what is in the folder `source` into the folder `target`; of one name, that of `source` stays."""
     run(
@@ -76,9 +70,9 @@ def copy_over(source: Path, target: Path) -> None:
     )
 
 
-def take_over_folders(tree: LayerTree, lower: Path) -> None:
-    """Give the layer's folders the owner and mode that they have in `lower`, the merged layers beneath; those that are
-    new may be read by all.
+def lay_over(tree: LayerTree, lower: Path) -> None:
+    """Copy a layer over `lower`, the merged ones beneath it, once its folders have the owner and mode that they have
+    there; those that are new may be read by all.
 
     Raises: NeedsHuman if one of the two has a folder where the other has a file or a link.
     """
@@ -90,6 +84,7 @@ def take_over_folders(tree: LayerTree, lower: Path) -> None:
             hidden = lower / below / name
             if hidden.is_dir() and not hidden.is_symlink():
                 raise _hides(tree, below / name, "a folder")
+    copy_over(tree.root, lower)
 
 
 def _take_over(tree: LayerTree, lower: Path, path: Path) -> None:

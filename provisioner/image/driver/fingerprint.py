@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import hashlib
+from dataclasses import replace
 from pathlib import Path
 
 from provisioner.api.machinery.errors import NeedsHuman
@@ -43,7 +44,7 @@ def driver_fingerprint(recipe: Recipe, choices: Choices, base: str, certificate:
     for name, value in (
         ("choices", choices),
         ("driver", recipe.driver.source(choices.distribution.name)),
-        ("rules", _rules(recipe)),
+        ("rules", replace(recipe.driver, sources={}, container_toolkit=False)),
         ("epoch", recipe.source_date_epoch),
     ):
         fingerprint.add(name, repr(value).encode())
@@ -54,22 +55,6 @@ def driver_fingerprint(recipe: Recipe, choices: Choices, base: str, certificate:
     fingerprint.add_files(_HERE, _HERE.rglob("*.py"))
     fingerprint.add_code(_HERE.parent, _CODE_BESIDE)
     return fingerprint.hexdigest()
-
-
-def _rules(recipe: Recipe) -> tuple[object, ...]:
-    driver = recipe.driver
-    assert driver is not None  # noqa: S101 - the caller has looked
-    return (
-        driver.modules_folder,
-        driver.modules,
-        driver.firmware,
-        driver.keep,
-        driver.clear_setuid,
-        driver.options,
-        driver.blacklist,
-        driver.enable,
-        driver.licences,
-    )
 
 
 def tools_fingerprint(wanted: WantedDriver) -> str:
