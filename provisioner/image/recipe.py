@@ -7,7 +7,7 @@ What is installed, kept or taken out stands with its purpose or reason, which `i
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, get_args
 
@@ -16,9 +16,8 @@ from provisioner.api.servers.server import Architecture
 from provisioner.image.driver_recipe import DriverRecipe as DriverRecipe
 from provisioner.image.driver_recipe import parse_driver
 from provisioner.image.gates.recipe import GateRules as GateRules
-from provisioner.image.gates.recipe import parse_gates
 from provisioner.image.tools.tables import RecipeGroup as Group
-from provisioner.image.tools.tables import TomlTable, names_of
+from provisioner.image.tools.tables import TomlTable, enabled_units, grouped, listed, names_of
 from provisioner.image.tools.tables import read_data as read_data
 
 
@@ -39,8 +38,8 @@ class Distribution:
     architectures: Mapping[str, str]
     kernel: Mapping[str, str]
     kernel_packages: tuple[str, ...]
-    install: tuple[Group, ...]
-    stage1_install: tuple[Group, ...]
+    install: tuple[Group, ...] = field(metadata=grouped("purpose", "packages"))
+    stage1_install: tuple[Group, ...] = field(metadata=grouped("purpose", "packages"))
 
     @property
     def packages(self) -> tuple[str, ...]:
@@ -58,18 +57,18 @@ class RootRecipe:
     `keep` wins over `drop`, so that a recipe can keep what the one that it extends takes out.
     """
 
-    install: tuple[Group, ...]
-    drop: tuple[Group, ...]
+    install: tuple[Group, ...] = field(metadata=grouped("purpose", "packages"))
+    drop: tuple[Group, ...] = field(metadata=grouped("reason", "paths"))
     """Patterns of paths below the root; a folder goes with all that is in it."""
-    keep: tuple[Group, ...]
-    build_only: tuple[Group, ...]
+    keep: tuple[Group, ...] = field(metadata=grouped("reason", "paths"))
+    build_only: tuple[Group, ...] = field(metadata=grouped("reason", "paths"))
     """Patterns of paths that stay in the base for checks of the build, and are left out of the root."""
-    kernel_modules: tuple[Group, ...]
-    agents: tuple[Group, ...]
+    kernel_modules: tuple[Group, ...] = field(metadata=grouped("purpose", "names", "modules"))
+    agents: tuple[Group, ...] = field(metadata=grouped("purpose", "names"))
     """Packages of Python below `provisioner/` that run in the root, such as `network/agent`."""
-    enabled: tuple[tuple[str, Group], ...]
+    enable: tuple[tuple[str, Group], ...] = field(metadata=listed(enabled_units))
     """Units by the target that starts them."""
-    masked: tuple[Group, ...]
+    mask: tuple[Group, ...] = field(metadata=grouped("reason", "units"))
     default_target: str
 
     @property
@@ -152,9 +151,9 @@ def parse_recipe(folders: tuple[Path, ...], data: Mapping[str, Any]) -> Recipe:
         source_date_epoch=top.number("source-date-epoch"),
         arguments=top.groups("kernel-arguments", "reason", "arguments"),
         distributions={name: _distribution(name, distributions.table(name)) for name in distributions.data},
-        root=_root(top.table("root")),
+        root=top.table("root").read(RootRecipe),
         driver=parse_driver(top.table("driver")) if "driver" in data else None,
-        gates=parse_gates(top.table("gates")),
+        gates=top.table("gates").read(GateRules),
         stage1=stage1.groups("modules", "purpose", "names"),
         squashfs_level=squashfs.number("level"),
         squashfs_block_bytes=squashfs.number("block-bytes"),
@@ -164,34 +163,8 @@ def parse_recipe(folders: tuple[Path, ...], data: Mapping[str, Any]) -> Recipe:
     return recipe
 
 
-def _root(table: TomlTable) -> RootRecipe:
-    return RootRecipe(
-        install=table.groups("install", "purpose", "packages"),
-        drop=table.groups("drop", "reason", "paths"),
-        keep=table.groups("keep", "reason", "paths"),
-        build_only=table.groups("build-only", "reason", "paths"),
-        kernel_modules=table.groups("modules", "purpose", "names"),
-        agents=table.groups("agents", "purpose", "names"),
-        enabled=table.enabled_units(),
-        masked=table.groups("mask", "reason", "units"),
-        default_target=table.text("default-target"),
-    )
-
-
 def _distribution(name: str, table: TomlTable) -> Distribution:
-    distribution = Distribution(
-        name=name,
-        identifier=table.text("identifier"),
-        suite=table.text("suite"),
-        update_suites=table.texts("update-suites"),
-        components=table.texts("components"),
-        keyring=table.text("keyring"),
-        architectures=table.strings("architectures"),
-        kernel=table.strings("kernel"),
-        kernel_packages=table.texts("kernel-packages"),
-        install=table.groups("install", "purpose", "packages"),
-        stage1_install=table.groups("stage1-install", "purpose", "packages"),
-    )
+    distribution = table.read(Distribution, name=name)
     unknown = set(distribution.architectures) - set(get_args(Architecture))
     if unknown:
         raise NeedsHuman(f"{table.path}: architecture {unknown} is unknown", hint=f"use {get_args(Architecture)}")

@@ -128,13 +128,13 @@ def _install(source: Path, target: Path, mode: int) -> None:
 def _switch_units(recipe: Recipe, tree: Path, lower: Path) -> None:
     units = tree / UNITS
     units.mkdir(parents=True, exist_ok=True)
-    for target, group in recipe.root.enabled:
+    for target, group in recipe.root.enable:
         for unit in group.names:
             source = _unit_file(tree, lower, unit)
             link = units / f"{target}.wants" / unit
             link.parent.mkdir(exist_ok=True)
             link.symlink_to(source)
-    for unit in names_of(recipe.root.masked):
+    for unit in names_of(recipe.root.mask):
         link = units / unit
         link.unlink(missing_ok=True)
         link.symlink_to("/dev/null")

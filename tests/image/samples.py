@@ -46,4 +46,4 @@ MANIFEST_OF_FORMAT_1 = Manifest(
 
 def enabled_units(root: RootRecipe) -> set[tuple[str, str]]:
     """Each target with each unit that it starts."""
-    return {(target, unit) for target, group in root.enabled for unit in group.names}
+    return {(target, unit) for target, group in root.enable for unit in group.names}

@@ -148,12 +148,12 @@ def test_each_variant_is_a_recipe_whose_rules_all_have_their_reasons(name: str) 
         *recipe.root.install,
         *recipe.root.drop,
         *recipe.root.kernel_modules,
-        *recipe.root.masked,
+        *recipe.root.mask,
         *recipe.arguments,
     ]
     assert groups
     assert all(len(group.why) > 10 and group.names for group in groups)
-    for names in (recipe.root.packages, names_of(recipe.root.drop), recipe.root.modules, names_of(recipe.root.masked)):
+    for names in (recipe.root.packages, names_of(recipe.root.drop), recipe.root.modules, names_of(recipe.root.mask)):
         assert len(names) == len(set(names)), "named twice"
 
 

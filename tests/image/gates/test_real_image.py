@@ -108,14 +108,14 @@ def test_the_image_can_be_described_from_its_store(
 def test_without_the_recipes_reasons_the_same_image_fails(request_of_tests: BuildRequest, tree: Tree) -> None:
     """The gates look: what the recipe allows is what they find."""
     rules = request_of_tests.recipe.gates
-    allowed = reasons(rules.allowed_setuid)
-    assert told(check_privileges(tree, allowed, reasons(rules.allowed_world_writable))) == []
+    allowed = reasons(rules.allow_setuid)
+    assert told(check_privileges(tree, allowed, reasons(rules.allow_world_writable))) == []
     found = told(check_privileges(tree, {}, {}))
     assert ("/usr/bin/mount", "mode 4755") in found
     assert ("/tmp", "folder of mode 1777") in found
     modules, unreadable = read_modules(tree)
     assert unreadable == []
-    assert told(check_firmware(tree, modules, reasons(rules.allowed_missing_firmware))) == []
+    assert told(check_firmware(tree, modules, reasons(rules.allow_missing_firmware))) == []
     assert told(check_firmware(tree, modules, {})) != []
 
 
