@@ -193,11 +193,8 @@ def _install_modules(
     for name in ("modules.builtin", "modules.builtin.modinfo", "modules.order"):
         shutil.copyfile(kernel.folder / name, target / name)
     # In the root, so that the depmod is the one that fits its modprobe.
-    run(
-        foreign.command(["chroot", str(base.root), "depmod", release]),
-        hint="correct the recipe's packages: kmod",
-        environment=environment,
-    )
+    hint = "correct the recipe's packages: kmod"
+    foreign.run_inside(base.root, ["depmod", release], hint=hint, environment=environment)
     install_stage1_modules(base, for_stage1)
 
 
@@ -237,11 +234,8 @@ def compile_tree(root: Path, folder: str, foreign: ForeignPrograms, environment:
         "unchecked-hash",
         folder,
     ]
-    run(
-        foreign.command(["chroot", str(root), *command]),
-        hint="correct the Python sources, or the recipe's packages: python3",
-        environment=environment,
-    )
+    hint = "correct the Python sources, or the recipe's packages: python3"
+    foreign.run_inside(root, command, hint=hint, environment=environment)
 
 
 def _forget_build(root: Path) -> None:

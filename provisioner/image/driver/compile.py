@@ -46,10 +46,9 @@ def compile_modules(
     environment = compile_environment(source_date_epoch)
     log = folder.with_name(folder.name + ".log")
     with filled(folder) as work:
-        run(
-            foreign.command(
-                ["chroot", str(chroot), *compile_command(source, modules, headers, jobs or os.cpu_count() or 1)]
-            ),
+        foreign.run_inside(
+            chroot,
+            compile_command(source, modules, headers, jobs or os.cpu_count() or 1),
             hint=f"driver and kernel {release} do not fit: add what changed to driver.distribution.….source.replace of "
             f"the recipe, or take a kernel that the driver knows; log: {log}",
             environment=environment,
@@ -57,10 +56,9 @@ def compile_modules(
         )
         for module in modules:
             made = COMPILED / source.folder / f"{module}.ko"
-            run(
-                foreign.command(["chroot", str(chroot), "strip", "--strip-debug", str(made)]),
-                hint="correct source.tools of the recipe: binutils",
-                environment=environment,
+            strip = ["strip", "--strip-debug", str(made)]
+            foreign.run_inside(
+                chroot, strip, hint="correct source.tools of the recipe: binutils", environment=environment
             )
             shutil.copyfile(chroot / made.relative_to("/"), work / f"{module}.ko")
         shutil.rmtree(place)
