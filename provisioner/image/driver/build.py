@@ -167,7 +167,7 @@ def _fill(
     versions = observe_versions(modules, root, described.packages) | {"driver-signer": signer}
     check_versions(versions, wanted.source.version, wanted.release)
     for package in described.packages:
-        licence_of(package, driver.licences)
+        licence_of(package, driver.licences)  # a package without one is refused
     (work / "versions.json").write_text(json.dumps(versions, sort_keys=True, indent=1))
     (work / "packages.json").write_text(records.encode(described))
 
