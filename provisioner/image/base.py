@@ -15,11 +15,14 @@ from typing import Final
 
 from provisioner.api.machinery.errors import NeedsHuman
 from provisioner.image.gates.packages import records
+from provisioner.image.gates.packages.records import Records
 from provisioner.image.plan import DEBS, KEYRINGS, Choices, bootstrap_command
 from provisioner.image.recipe import Recipe
+from provisioner.image.tools.cache import filled
 from provisioner.image.tools.command import clean_environment, run
 from provisioner.image.tools.foreign import ForeignPrograms
 from provisioner.image.tools.modules import KernelModules, UnpackedModule, render_aliases, render_dependencies
+from provisioner.image.tools.tables import names_of
 
 VERSIONED_PACKAGES: Final = {
     "containerd": "containerd",
@@ -34,14 +37,29 @@ VERSIONED_PACKAGES: Final = {
 
 
 @dataclass(frozen=True)
-class Base:
-    """A finished base in the cache; nothing in it is changed any more."""
+class BuiltTree:
+    """What goes into layers, in the cache; nothing in it is changed any more."""
 
     folder: Path
 
     @property
     def root(self) -> Path:
         return self.folder / "root"
+
+    @property
+    def records(self) -> Records:
+        """What the packages say of themselves: licences, and whose each file is."""
+        return records.decode((self.folder / "packages.json").read_text())
+
+    @property
+    def versions(self) -> dict[str, str]:
+        """Lines for the manifest."""
+        loaded: dict[str, str] = json.loads((self.folder / "versions.json").read_text())
+        return loaded
+
+
+class Base(BuiltTree):
+    """A finished base. `records`: of the packages of root, kernel and stage-1."""
 
     @property
     def stage1_packages(self) -> Path:
@@ -57,16 +75,6 @@ class Base:
     def kernel(self) -> Path:
         return self.folder / "vmlinuz"
 
-    @property
-    def packages(self) -> records.Records:
-        """What the packages of root, kernel and stage-1 say of themselves: licences, and whose each file is."""
-        return records.decode((self.folder / "packages.json").read_text())
-
-    @property
-    def versions(self) -> dict[str, str]:
-        loaded: dict[str, str] = json.loads((self.folder / "versions.json").read_text())
-        return loaded
-
 
 def build_base(recipe: Recipe, choices: Choices, folder: Path, foreign: ForeignPrograms) -> Base:
     """Install, unpack and trim into `folder`, which must not exist; it appears there only when it is whole.
@@ -74,31 +82,28 @@ def build_base(recipe: Recipe, choices: Choices, folder: Path, foreign: ForeignP
     Raises: NeedsHuman if the archive cannot be reached or lacks a package.
     """
     environment = clean_environment(recipe.source_date_epoch)
-    work = folder.with_name(folder.name + ".partial")
-    shutil.rmtree(work, ignore_errors=True)
-    work.mkdir(parents=True)
-    base = Base(work)
     _check_keyring(choices)
     archives = ", ".join(sorted({f"{archive.uri} ({archive.suite})" for archive in choices.archives}))
-    run(
-        foreign.command(bootstrap_command(recipe, choices, base.root)),
-        hint=f"the package archive {archives} must be reachable from here and have these packages: check network and "
-        f"proxy (apt's own settings apply), or name another archive with --mirror; log: {work / 'bootstrap.log'}",
-        environment=environment,
-        log=work / "bootstrap.log",
-    )
-    _unpack_beside(base, choices, work)
-    kernel_tree = work / "kernel-packages"
-    release = _only_release(kernel_tree / "usr/lib/modules", kernel_tree / "lib/modules")
-    shutil.copyfile(_kernel_file(kernel_tree, release.name), base.kernel)
-    kernel_modules = KernelModules(release)
-    _write_versions(base, release.name)
-    remove(base.root, recipe.root.remove, recipe.root.kept)
-    _install_modules(base, kernel_modules, recipe, foreign, environment)
-    _compile_python(base.root, foreign, environment)
-    _forget_build(base.root)
-    shutil.rmtree(kernel_tree)
-    work.rename(folder)
+    with filled(folder) as work:
+        base, log = Base(work), work / "bootstrap.log"
+        run(
+            foreign.command(bootstrap_command(recipe, choices, base.root)),
+            hint=f"the package archive {archives} must be reachable from here and have these packages: check network "
+            f"and proxy (apt's own settings apply), or name another archive with --mirror; log: {log}",
+            environment=environment,
+            log=log,
+        )
+        _unpack_beside(base, choices, work)
+        kernel_tree = work / "kernel-packages"
+        release = _only_release(kernel_tree / "usr/lib/modules", kernel_tree / "lib/modules")
+        shutil.copyfile(_kernel_file(kernel_tree, release.name), base.kernel)
+        kernel_modules = KernelModules(release)
+        _write_versions(base, release.name)
+        remove(base.root, names_of(recipe.root.drop), names_of(recipe.root.keep))
+        _install_modules(base, kernel_modules, recipe, foreign, environment)
+        _compile_python(base.root, foreign, environment)
+        _forget_build(base.root)
+        shutil.rmtree(kernel_tree)
     return Base(folder)
 
 
@@ -188,11 +193,8 @@ def _install_modules(
     for name in ("modules.builtin", "modules.builtin.modinfo", "modules.order"):
         shutil.copyfile(kernel.folder / name, target / name)
     # In the root, so that the depmod is the one that fits its modprobe.
-    run(
-        foreign.command(["chroot", str(base.root), "depmod", release]),
-        hint="correct the recipe's packages: kmod",
-        environment=environment,
-    )
+    hint = "correct the recipe's packages: kmod"
+    foreign.run_inside(base.root, ["depmod", release], hint=hint, environment=environment)
     install_stage1_modules(base, for_stage1)
 
 
@@ -232,11 +234,8 @@ def compile_tree(root: Path, folder: str, foreign: ForeignPrograms, environment:
         "unchecked-hash",
         folder,
     ]
-    run(
-        foreign.command(["chroot", str(root), *command]),
-        hint="correct the Python sources, or the recipe's packages: python3",
-        environment=environment,
-    )
+    hint = "correct the Python sources, or the recipe's packages: python3"
+    foreign.run_inside(root, command, hint=hint, environment=environment)
 
 
 def _forget_build(root: Path) -> None:

@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
-from typing import Final, Literal, cast, get_args
+from dataclasses import dataclass, field
+from typing import Final
 
 from provisioner.api.machinery.errors import NeedsHuman, NotFound
-from provisioner.image.tools.tables import RecipeGroup, TomlTable, names_of
+from provisioner.image.tools.tables import RecipeGroup, TomlTable, enabled_units, grouped, listed, names_of, recorded
 
-Obtain = Literal["build", "prebuilt"]
+_OBTAINED: Final = ("build", "prebuilt")
 """`build`: modules are compiled against the image's own kernel. `prebuilt`: the distribution has them, signed."""
 RELEASE: Final = "{release}"
 """In the name of a package: the release of the image's kernel, such as 6.12.117+deb13-amd64."""
@@ -40,6 +40,10 @@ class FileMove:
     reason: str
     source: str
     target: str
+
+
+def _file_move(table: TomlTable) -> FileMove:
+    return FileMove(table.reason("reason"), table.text("from"), table.text("to"))
 
 
 @dataclass(frozen=True)
@@ -73,8 +77,8 @@ class ModuleSource:
     folder: str
     headers: str
     header_packages: tuple[str, ...]
-    tools: tuple[RecipeGroup, ...]
-    replace: tuple[Replacement, ...]
+    tools: tuple[RecipeGroup, ...] = field(metadata=grouped("purpose", "packages"))
+    replace: tuple[Replacement, ...] = field(metadata=recorded(Replacement))
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -86,13 +90,12 @@ class DriverSource:
     """
 
     distribution: str
-    obtain: Obtain
     version: str
     components: tuple[str, ...]
-    install: tuple[RecipeGroup, ...]
-    dependencies: tuple[RecipeGroup, ...]
-    lacking: tuple[RecipeGroup, ...]
-    move: tuple[FileMove, ...]
+    install: tuple[RecipeGroup, ...] = field(metadata=grouped("purpose", "packages"))
+    dependencies: tuple[RecipeGroup, ...] = field(metadata=grouped("purpose", "patterns"))
+    lacking: tuple[RecipeGroup, ...] = field(metadata=grouped("reason", "packages"))
+    move: tuple[FileMove, ...] = field(metadata=listed(_file_move))
     source: ModuleSource | None
 
     def packages(self, release: str) -> tuple[str, ...]:
@@ -111,15 +114,15 @@ class DriverRecipe:
 
     modules_folder: str
     """Below /usr/lib/modules/<release>."""
-    modules: tuple[RecipeGroup, ...]
-    firmware: tuple[Firmware, ...]
-    keep: tuple[RecipeGroup, ...]
-    clear_setuid: tuple[RecipeGroup, ...]
-    options: tuple[ModuleOptions, ...]
-    blacklist: tuple[RecipeGroup, ...]
-    enable: tuple[tuple[str, RecipeGroup], ...]
+    modules: tuple[RecipeGroup, ...] = field(metadata=grouped("purpose", "names"))
+    firmware: tuple[Firmware, ...] = field(metadata=recorded(Firmware))
+    keep: tuple[RecipeGroup, ...] = field(metadata=grouped("reason", "paths"))
+    clear_setuid: tuple[RecipeGroup, ...] = field(metadata=grouped("reason", "paths"))
+    options: tuple[ModuleOptions, ...] = field(metadata=recorded(ModuleOptions))
+    blacklist: tuple[RecipeGroup, ...] = field(metadata=grouped("reason", "modules"))
+    enable: tuple[tuple[str, RecipeGroup], ...] = field(metadata=listed(enabled_units))
     """Units by the target that starts them."""
-    licences: tuple[Licence, ...]
+    licences: tuple[Licence, ...] = field(metadata=recorded(Licence))
     container_toolkit: bool
     """Whether the layer has NVIDIA's container toolkit, by which containers get GPUs."""
     sources: Mapping[str, DriverSource]
@@ -147,71 +150,14 @@ class DriverRecipe:
 def parse_driver(table: TomlTable) -> DriverRecipe:
     """The table `[driver]`. Raises: NeedsHuman naming a key that is missing, empty or of another type."""
     distributions = table.table("distribution")
-    return DriverRecipe(
-        modules_folder=table.text("modules-folder"),
-        modules=table.groups("modules", "purpose", "names"),
-        firmware=tuple(
-            Firmware(each.reason("reason"), each.texts("families"), each.texts("files"))
-            for each in table.tables("firmware")
-        ),
-        keep=table.groups("keep", "reason", "paths"),
-        clear_setuid=table.groups("clear-setuid", "reason", "paths"),
-        options=tuple(
-            ModuleOptions(each.reason("reason"), each.text("module"), each.texts("options"))
-            for each in table.tables("options")
-        ),
-        blacklist=table.groups("blacklist", "reason", "modules"),
-        enable=tuple(
-            (each.text("target"), RecipeGroup(each.reason("purpose"), each.texts("units")))
-            for each in table.tables("enable")
-        ),
-        licences=tuple(
-            Licence(
-                each.reason("reason"), each.text("identifier"), each.flag("redistributable"), each.texts("packages")
-            )
-            for each in table.tables("licences")
-        ),
-        container_toolkit=table.flag("container-toolkit"),
-        sources={name: _source(name, distributions.table(name)) for name in distributions.data},
+    return table.read(
+        DriverRecipe, sources={name: _source(name, distributions.table(name)) for name in distributions.data}
     )
 
 
 def _source(name: str, table: TomlTable) -> DriverSource:
     obtain = table.text("obtain")
-    if obtain not in get_args(Obtain):
-        raise NeedsHuman(f"{table.path}: obtain is {obtain!r}", hint=f"use one of {', '.join(get_args(Obtain))}")
-    return DriverSource(
-        distribution=name,
-        obtain=cast("Obtain", obtain),
-        version=table.text("version"),
-        components=table.texts("components"),
-        install=table.groups("install", "purpose", "packages"),
-        dependencies=table.groups("dependencies", "purpose", "patterns"),
-        lacking=table.groups("lacking", "reason", "packages"),
-        move=tuple(
-            FileMove(each.reason("reason"), each.text("from"), each.text("to")) for each in table.tables("move")
-        ),
-        source=_modules_source(table.table("source")) if obtain == "build" else None,
-    )
-
-
-def _modules_source(table: TomlTable) -> ModuleSource:
-    return ModuleSource(
-        package=table.text("package"),
-        archive=table.text("archive"),
-        folder=table.text("folder"),
-        headers=table.text("headers"),
-        header_packages=table.texts("header-packages"),
-        tools=table.groups("tools", "purpose", "packages"),
-        replace=tuple(
-            Replacement(
-                reason=each.reason("reason"),
-                file=each.text("file"),
-                header=each.text("header"),
-                header_has=each.text("header-has"),
-                old=each.text("old"),
-                new=each.text("new"),
-            )
-            for each in table.tables("replace")
-        ),
-    )
+    if obtain not in _OBTAINED:
+        raise NeedsHuman(f"{table.path}: obtain is {obtain!r}", hint=f"use one of {', '.join(_OBTAINED)}")
+    source = table.table("source").read(ModuleSource) if obtain == "build" else None
+    return table.read(DriverSource, distribution=name, source=source)

@@ -12,6 +12,7 @@ from provisioner.image.plan import Choices
 from provisioner.image.recipe import Recipe
 from provisioner.image.root import agent_files
 from provisioner.image.toolkit.build import fingerprint as toolkit_fingerprint
+from provisioner.image.tools.tables import names_of
 
 if TYPE_CHECKING:
     from provisioner.image.request import BuildRequest
@@ -22,6 +23,7 @@ _BASE_CODE = (
     "gates/packages/records.py",
     "plan.py",
     "recipe.py",
+    "tools/cache.py",
     "tools/command.py",
     "tools/foreign.py",
     "tools/modules.py",
@@ -71,8 +73,8 @@ def base_fingerprint(recipe: Recipe, choices: Choices) -> str:
     for name, value in (
         ("choices", choices),
         ("packages", root.packages),
-        ("remove", root.remove),
-        ("kept", root.kept),
+        ("remove", names_of(root.drop)),
+        ("kept", names_of(root.keep)),
         ("modules", root.modules),
         ("stage1 modules", recipe.stage1_modules),
         ("epoch", recipe.source_date_epoch),
@@ -100,7 +102,7 @@ def image_fingerprint(request: BuildRequest, base: str) -> str:
     fingerprint.add("pause", ingredients.pause().manifest.digest.encode())  # its compiler is in it
     for folder in recipe.folders:
         fingerprint.add_files(folder, folder.rglob("*"))
-    agents = agent_files(ingredients.agent, recipe.root.agents)
+    agents = agent_files(ingredients.agent, names_of(recipe.root.agents))
     fingerprint.add_files(ingredients.agent, (ingredients.agent / file for file in agents))
     fingerprint.add_files(_HERE, _HERE.rglob("*.py"))
     return fingerprint.hexdigest()

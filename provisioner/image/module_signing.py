@@ -11,7 +11,6 @@ from __future__ import annotations
 import datetime
 import os
 import struct
-from collections.abc import Callable
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Final
@@ -23,8 +22,9 @@ from cryptography.hazmat.primitives.asymmetric import padding, rsa
 from cryptography.hazmat.primitives.serialization import pkcs7
 from cryptography.x509.oid import ExtendedKeyUsageOID, NameOID
 
-from provisioner.api.machinery.errors import NeedsHuman, NotFound, Refused
+from provisioner.api.machinery.errors import NotFound, Refused
 from provisioner.api.machinery.values import Secret
+from provisioner.image.tools.private_files import must_be_private, write_key_pair
 
 MAGIC: Final = b"~Module signature appended~\n"
 _PKCS7: Final = 2
@@ -72,16 +72,16 @@ class ModuleKey:
         return module + signature + _TRAILER.pack(0, 0, _PKCS7, 0, 0, len(signature)) + MAGIC
 
 
-def generate_module_key(now: datetime.datetime, random: Callable[[int], bytes] = os.urandom) -> ModuleKey:
+def generate_module_key(now: datetime.datetime) -> ModuleKey:
     """A new key, with a certificate that says it signs code and is no authority over others."""
     key = rsa.generate_private_key(65537, _BITS)
-    name = x509.Name([x509.NameAttribute(NameOID.COMMON_NAME, f"provisioner modules {random(4).hex()}")])
+    name = x509.Name([x509.NameAttribute(NameOID.COMMON_NAME, f"provisioner modules {os.urandom(4).hex()}")])
     certificate = (
         x509.CertificateBuilder()
         .subject_name(name)
         .issuer_name(name)
         .public_key(key.public_key())
-        .serial_number(int.from_bytes(random(16), "big") >> 1 or 1)
+        .serial_number(int.from_bytes(os.urandom(16), "big") >> 1 or 1)
         .not_valid_before(now)
         .not_valid_after(now + datetime.timedelta(days=365 * _YEARS))
         .add_extension(x509.BasicConstraints(ca=False, path_length=None), critical=True)
@@ -168,14 +168,7 @@ def _certificate(der: bytes) -> x509.Certificate:
 def write_module_key(folder: Path, key: ModuleKey) -> tuple[Path, Path]:
     """Write `module-signing.pem` (mode 0600) and `.der`. Raises: Refused if one exists: a key is never overwritten."""
     secret_file, certificate_file = folder / _SECRET, folder / _CERTIFICATE
-    for existing in (secret_file, certificate_file):
-        if existing.exists():
-            raise Refused(f"{existing} exists", hint="name another folder; a key in use is never overwritten")
-    folder.mkdir(parents=True, exist_ok=True)
-    descriptor = os.open(secret_file, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)
-    with os.fdopen(descriptor, "w") as file:
-        file.write(key.secret.reveal())
-    certificate_file.write_bytes(key.certificate)
+    write_key_pair(secret_file, key.secret, certificate_file, key.certificate)
     return secret_file, certificate_file
 
 
@@ -191,12 +184,7 @@ def read_module_key(secret_file: Path) -> ModuleKey:
                 f"module signing key {file} does not exist",
                 hint=f"make one with its certificate: provisioner image keygen {secret_file.parent}",
             )
-    mode = secret_file.stat().st_mode
-    if mode & 0o077:
-        raise NeedsHuman(
-            f"module signing key {secret_file} can be read by others (mode {mode & 0o777:04o})",
-            hint=f"chmod 600 {secret_file}",
-        )
+    must_be_private("module signing key", secret_file, secret_file.stat().st_mode)
     key = ModuleKey(certificate_file.read_bytes(), Secret(secret_file.read_text()))
     try:
         loaded = serialization.load_pem_private_key(key.secret.reveal().encode(), None)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import shlex
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -31,34 +31,55 @@ def bootstrap_command(recipe: Recipe, choices: Choices, target: Path) -> list[st
     The kernel is downloaded and unpacked, not installed: its package would bring a generator of initramfs images and
     run it for 18 MB that nobody boots.
     """
-    distribution, architecture = choices.distribution, choices.architecture
+    distribution = choices.distribution
     packages = sorted({*recipe.root.packages, *distribution.packages})
-    kernel = shlex.quote(distribution.kernel[architecture])
+    kernel = shlex.quote(distribution.kernel[choices.architecture])
     pattern = shlex.quote("^(" + "|".join(distribution.kernel_packages) + ")$")
     download = (
         f"mkdir /{DEBS} && cd /{DEBS} && "
         f"apt-get -o APT::Sandbox::User=root download {shlex.join(distribution.stage1_packages)} "
         f"$(apt-cache depends --important --recurse {kernel} | grep -E {pattern} | sort -u)"
     )
+    return mmdebstrap(
+        choices,
+        choices.archives,
+        target,
+        packages=packages,
+        documents=("/usr/share/doc/*/copyright",),  # licences: base.py collects them, the recipe removes them
+        script=download,
+    )
+
+
+def mmdebstrap(
+    choices: Choices,
+    archives: Iterable[AptSource],
+    target: Path,
+    *,
+    packages: Sequence[str],
+    documents: Iterable[str] = (),
+    script: str,
+) -> list[str]:
+    """Install apt and `packages` into `target`, and run `script` in it. `documents`: patterns of those that stay."""
+    distribution = choices.distribution
     return [
         "mmdebstrap",
         "--mode=root",
         "--skip=check/qemu",  # what it needs arch-test for, foreign.py has seen to
         "--variant=apt",
         "--format=directory",
-        f"--architectures={distribution.architectures[architecture]}",
+        f"--architectures={distribution.architectures[choices.architecture]}",
         f"--keyring={KEYRINGS}",
         '--aptopt=Acquire::Languages "none"',
         '--aptopt=APT::Install-Recommends "false"',
         "--dpkgopt=path-exclude=/usr/share/doc/*",
-        "--dpkgopt=path-include=/usr/share/doc/*/copyright",  # licences: base.py collects them, the recipe removes them
+        *(f"--dpkgopt=path-include={pattern}" for pattern in documents),
         "--dpkgopt=path-exclude=/usr/share/man/*",
         "--dpkgopt=path-exclude=/usr/share/locale/*",
-        f"--include={','.join(packages)}",
-        f'--customize-hook=chroot "$1" sh -c {shlex.quote(download)}',
+        *([f"--include={','.join(packages)}"] if packages else []),
+        f'--customize-hook=chroot "$1" sh -c {shlex.quote(script)}',
         distribution.suite,
         str(target),
-        *(f"deb {archive.uri} {archive.suite} {' '.join(archive.components)}" for archive in choices.archives),
+        *(f"deb {archive.uri} {archive.suite} {' '.join(archive.components)}" for archive in archives),
     ]
 
 

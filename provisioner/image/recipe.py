@@ -7,7 +7,7 @@ What is installed, kept or taken out stands with its purpose or reason, which `i
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, get_args
 
@@ -16,9 +16,8 @@ from provisioner.api.servers.server import Architecture
 from provisioner.image.driver_recipe import DriverRecipe as DriverRecipe
 from provisioner.image.driver_recipe import parse_driver
 from provisioner.image.gates.recipe import GateRules as GateRules
-from provisioner.image.gates.recipe import parse_gates
 from provisioner.image.tools.tables import RecipeGroup as Group
-from provisioner.image.tools.tables import TomlTable, names_of
+from provisioner.image.tools.tables import TomlTable, enabled_units, grouped, listed, names_of
 from provisioner.image.tools.tables import read_data as read_data
 
 
@@ -39,8 +38,8 @@ class Distribution:
     architectures: Mapping[str, str]
     kernel: Mapping[str, str]
     kernel_packages: tuple[str, ...]
-    install: tuple[Group, ...]
-    stage1_install: tuple[Group, ...]
+    install: tuple[Group, ...] = field(metadata=grouped("purpose", "packages"))
+    stage1_install: tuple[Group, ...] = field(metadata=grouped("purpose", "packages"))
 
     @property
     def packages(self) -> tuple[str, ...]:
@@ -51,15 +50,6 @@ class Distribution:
         return names_of(self.stage1_install)
 
 
-@dataclass(frozen=True)
-class Enabled:
-    """Units that start with `target`."""
-
-    purpose: str
-    target: str
-    units: tuple[str, ...]
-
-
 @dataclass(frozen=True, kw_only=True)
 class RootRecipe:
     """The system: what is installed, what is taken out again, and what starts. Names and patterns, with the reasons.
@@ -67,14 +57,18 @@ class RootRecipe:
     `keep` wins over `drop`, so that a recipe can keep what the one that it extends takes out.
     """
 
-    install: tuple[Group, ...]
-    drop: tuple[Group, ...]
-    keep: tuple[Group, ...]
-    build_only_paths: tuple[Group, ...]
-    kernel_modules: tuple[Group, ...]
-    agent_packages: tuple[Group, ...]
-    enabled: tuple[Enabled, ...]
-    masked: tuple[Group, ...]
+    install: tuple[Group, ...] = field(metadata=grouped("purpose", "packages"))
+    drop: tuple[Group, ...] = field(metadata=grouped("reason", "paths"))
+    """Patterns of paths below the root; a folder goes with all that is in it."""
+    keep: tuple[Group, ...] = field(metadata=grouped("reason", "paths"))
+    build_only: tuple[Group, ...] = field(metadata=grouped("reason", "paths"))
+    """Patterns of paths that stay in the base for checks of the build, and are left out of the root."""
+    kernel_modules: tuple[Group, ...] = field(metadata=grouped("purpose", "names", "modules"))
+    agents: tuple[Group, ...] = field(metadata=grouped("purpose", "names"))
+    """Packages of Python below `provisioner/` that run in the root, such as `network/agent`."""
+    enable: tuple[tuple[str, Group], ...] = field(metadata=listed(enabled_units))
+    """Units by the target that starts them."""
+    mask: tuple[Group, ...] = field(metadata=grouped("reason", "units"))
     default_target: str
 
     @property
@@ -82,42 +76,9 @@ class RootRecipe:
         return names_of(self.install)
 
     @property
-    def remove(self) -> tuple[str, ...]:
-        """Patterns of paths below the root; a folder goes with all that is in it."""
-        return names_of(self.drop)
-
-    @property
-    def kept(self) -> tuple[str, ...]:
-        """Patterns of paths that stay, whatever `remove` matches."""
-        return names_of(self.keep)
-
-    @property
-    def build_only(self) -> tuple[str, ...]:
-        """Patterns of paths that stay in the base for checks of the build, and are left out of the root."""
-        return names_of(self.build_only_paths)
-
-    @property
     def modules(self) -> tuple[str, ...]:
         """Patterns of names of kernel modules; what they depend on comes with them."""
         return names_of(self.kernel_modules)
-
-    @property
-    def agents(self) -> tuple[str, ...]:
-        """Packages of Python below `provisioner/` that run in the root, such as `network/agent`."""
-        return names_of(self.agent_packages)
-
-    @property
-    def enable(self) -> Mapping[str, tuple[str, ...]]:
-        """Units by the target that starts them."""
-        targets = dict.fromkeys(each.target for each in self.enabled)
-        return {
-            target: tuple(unit for each in self.enabled if each.target == target for unit in each.units)
-            for target in targets
-        }
-
-    @property
-    def mask(self) -> tuple[str, ...]:
-        return names_of(self.masked)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -149,20 +110,12 @@ class Recipe:
         """Patterns of names of the kernel modules that stage-1 has."""
         return names_of(self.stage1)
 
-    @property
-    def trees(self) -> tuple[Path, ...]:
-        """What goes into the root; a file of a later one replaces that of an earlier one."""
-        return tuple(folder / "tree" for folder in self.folders if (folder / "tree").is_dir())
+    def trees(self, kind: str) -> tuple[Path, ...]:
+        """What goes into the root (`tree`), stage-1 (`stage1`), or the driver's layer beside the driver (`driver`).
 
-    @property
-    def stage1_trees(self) -> tuple[Path, ...]:
-        """What goes into stage-1, alike."""
-        return tuple(folder / "stage1" for folder in self.folders if (folder / "stage1").is_dir())
-
-    @property
-    def driver_trees(self) -> tuple[Path, ...]:
-        """What goes into the driver's layer beside the driver, alike."""
-        return tuple(folder / "driver" for folder in self.folders if (folder / "driver").is_dir())
+        A file of a later one replaces that of an earlier one.
+        """
+        return tuple(folder / kind for folder in self.folders if (folder / kind).is_dir())
 
     def distribution(self, name: str | None, architecture: Architecture) -> Distribution:
         """The distribution of that name (the recipe's default if None). Raises: NotFound if the recipe lacks it."""
@@ -198,9 +151,9 @@ def parse_recipe(folders: tuple[Path, ...], data: Mapping[str, Any]) -> Recipe:
         source_date_epoch=top.number("source-date-epoch"),
         arguments=top.groups("kernel-arguments", "reason", "arguments"),
         distributions={name: _distribution(name, distributions.table(name)) for name in distributions.data},
-        root=_root(top.table("root")),
+        root=top.table("root").read(RootRecipe),
         driver=parse_driver(top.table("driver")) if "driver" in data else None,
-        gates=parse_gates(top.table("gates")),
+        gates=top.table("gates").read(GateRules),
         stage1=stage1.groups("modules", "purpose", "names"),
         squashfs_level=squashfs.number("level"),
         squashfs_block_bytes=squashfs.number("block-bytes"),
@@ -210,36 +163,8 @@ def parse_recipe(folders: tuple[Path, ...], data: Mapping[str, Any]) -> Recipe:
     return recipe
 
 
-def _root(table: TomlTable) -> RootRecipe:
-    return RootRecipe(
-        install=table.groups("install", "purpose", "packages"),
-        drop=table.groups("drop", "reason", "paths"),
-        keep=table.groups("keep", "reason", "paths"),
-        build_only_paths=table.groups("build-only", "reason", "paths"),
-        kernel_modules=table.groups("modules", "purpose", "names"),
-        agent_packages=table.groups("agents", "purpose", "names"),
-        enabled=tuple(
-            Enabled(each.reason("purpose"), each.text("target"), each.texts("units")) for each in table.tables("enable")
-        ),
-        masked=table.groups("mask", "reason", "units"),
-        default_target=table.text("default-target"),
-    )
-
-
 def _distribution(name: str, table: TomlTable) -> Distribution:
-    distribution = Distribution(
-        name=name,
-        identifier=table.text("identifier"),
-        suite=table.text("suite"),
-        update_suites=table.texts("update-suites"),
-        components=table.texts("components"),
-        keyring=table.text("keyring"),
-        architectures=table.strings("architectures"),
-        kernel=table.strings("kernel"),
-        kernel_packages=table.texts("kernel-packages"),
-        install=table.groups("install", "purpose", "packages"),
-        stage1_install=table.groups("stage1-install", "purpose", "packages"),
-    )
+    distribution = table.read(Distribution, name=name)
     unknown = set(distribution.architectures) - set(get_args(Architecture))
     if unknown:
         raise NeedsHuman(f"{table.path}: architecture {unknown} is unknown", hint=f"use {get_args(Architecture)}")

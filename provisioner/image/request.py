@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
@@ -55,16 +56,10 @@ class BuildRequest:
 class Phases:
     """Seconds between the ends of phases."""
 
-    def __init__(self, report: Report, clock: Callable[[], float]) -> None:
-        self._report, self._clock, self._last = report, clock, clock()
+    def __init__(self, report: Report) -> None:
+        self._report, self._last = report, time.monotonic()
 
     def end(self, name: str, outcome: str) -> None:
-        now = self._clock()
+        now = time.monotonic()
         self._report(name, outcome, now - self._last)
         self._last = now
-
-
-def made(folder: Path) -> Path:
-    """The folder, made if it was not there."""
-    folder.mkdir(parents=True, exist_ok=True)
-    return folder

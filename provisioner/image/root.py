@@ -17,6 +17,7 @@ from provisioner.image.finished.sign import PublicKeys
 from provisioner.image.recipe import Recipe
 from provisioner.image.tools.command import clean_environment
 from provisioner.image.tools.foreign import ForeignPrograms
+from provisioner.image.tools.tables import names_of
 
 PYTHON = Path("usr/lib/python3/dist-packages")
 UNITS = Path("etc/systemd/system")
@@ -56,14 +57,14 @@ def assemble_site(recipe: Recipe, lower: Path, ingredients: Ingredients, keys: P
     Byte-code of the agents comes later (`compile_agents`), as it needs the Python that lies beneath.
     """
     tree.mkdir(parents=True, exist_ok=True)
-    for each in recipe.trees:
+    for each in recipe.trees("tree"):
         copy_tree(each, tree)
     _install(ingredients.join_ca, tree / "etc/provisioner/join-ca.pem", 0o644)
     (tree / "etc/provisioner/image.pub").write_text(keys.encode())
     state = tree / "usr/share/provisioner/containerd"
     state.mkdir(parents=True)
     write_state(ingredients.pause(), recipe.source_date_epoch, state)
-    install_agents(ingredients.agent, recipe.root.agents, tree / PYTHON)
+    install_agents(ingredients.agent, names_of(recipe.root.agents), tree / PYTHON)
     _switch_units(recipe, tree, lower)
     # Empty, not missing: systemd takes the one of the kernel arguments, and does not think of it as a first boot.
     (tree / "etc/machine-id").write_text("")
@@ -127,13 +128,13 @@ def _install(source: Path, target: Path, mode: int) -> None:
 def _switch_units(recipe: Recipe, tree: Path, lower: Path) -> None:
     units = tree / UNITS
     units.mkdir(parents=True, exist_ok=True)
-    for target, wanted in recipe.root.enable.items():
-        for unit in wanted:
+    for target, group in recipe.root.enable:
+        for unit in group.names:
             source = _unit_file(tree, lower, unit)
             link = units / f"{target}.wants" / unit
             link.parent.mkdir(exist_ok=True)
             link.symlink_to(source)
-    for unit in recipe.root.mask:
+    for unit in names_of(recipe.root.mask):
         link = units / unit
         link.unlink(missing_ok=True)
         link.symlink_to("/dev/null")

@@ -22,25 +22,25 @@ import os
 import sys
 import time
 
+from provisioner.node.machine.boot_facts import BootFactsError
+
 USAGE = "usage: python3 -I -m provisioner.node join|run|facts|gpus|stage [--root FOLDER] [DIGEST [KERNEL-ARGUMENT…]]"
 
 
 def main(arguments: list[str]) -> int:
-    """Run the agent."""
     root = ""
     if len(arguments) >= 3 and arguments[1] == "--root":
         root = arguments[2].rstrip("/")
         arguments = arguments[:1] + arguments[3:]
-    if arguments == ["join"]:
-        return _join(root)
-    if arguments == ["run"]:
-        return _run(root)
-    if arguments == ["facts"]:
-        return _facts(root)
-    if arguments == ["gpus"]:
-        return _gpus(root)
-    if len(arguments) >= 2 and arguments[0] == "stage":
-        return _stage(root, arguments[1], arguments[2:])
+    act = {"join": _join, "run": _run, "facts": _facts, "gpus": _gpus}.get(arguments[0]) if arguments else None
+    try:
+        if act is not None and len(arguments) == 1:
+            return act(root)
+        if len(arguments) >= 2 and arguments[0] == "stage":
+            return _stage(root, arguments[1], arguments[2:])
+    except BootFactsError as error:
+        _say(str(error))
+        return 1
     print(USAGE, file=sys.stderr)
     return 2
 
@@ -56,7 +56,7 @@ def _join(root: str) -> int:
         render_files,
         write_files,
     )
-    from provisioner.node.machine.boot_facts import BootFactsError, read_boot_facts, request_key
+    from provisioner.node.machine.boot_facts import read_boot_facts, request_key
     from provisioner.node.machine.numa import numa_nodes
     from provisioner.node.prover import choose_prover
 
@@ -64,11 +64,7 @@ def _join(root: str) -> int:
         remove_secrets(root)
         _say("this machine has joined already; nothing to do")
         return 0
-    try:
-        facts = read_boot_facts(root)
-    except BootFactsError as error:
-        _say(str(error))
-        return 1
+    facts = read_boot_facts(root)
     try:
         authorities = Authorities(root, facts.boot_url)
     except OSError as error:
@@ -105,15 +101,11 @@ def _join(root: str) -> int:
 
 def _run(root: str) -> int:
     from provisioner.node.daemon import Daemon
-    from provisioner.node.machine.boot_facts import BootFactsError, read_boot_facts
+    from provisioner.node.machine.boot_facts import read_boot_facts
     from provisioner.node.real_machine import RealMachine
     from provisioner.node.watch import NodeWatch
 
-    try:
-        boot = read_boot_facts(root)
-    except BootFactsError as error:
-        _say(str(error))
-        return 1
+    boot = read_boot_facts(root)
     watch = NodeWatch(root, _say)
     daemon = Daemon(boot, root, watch, RealMachine(root), _say)
     watch.start()
@@ -138,7 +130,7 @@ def _stage(root: str, image_digest: str, arguments: list[str]) -> int:
 
 
 def _facts(root: str) -> int:
-    from provisioner.node.machine.boot_facts import BootFactsError, read_boot_facts
+    from provisioner.node.machine.boot_facts import read_boot_facts
     from provisioner.node.machine.facts import node_facts, render
     from provisioner.node.machine.gpus.facts import gpu_facts
     from provisioner.node.machine.gpus.watch import GpuWatch
@@ -148,11 +140,7 @@ def _facts(root: str) -> int:
     while gpus.is_looking:
         time.sleep(0.1)
         gpus.look()
-    try:
-        print(render(node_facts(read_boot_facts(root), root, time.time(), gpu_facts(gpus.reading, gpus.log))))
-    except BootFactsError as error:
-        _say(str(error))
-        return 1
+    print(render(node_facts(read_boot_facts(root), root, time.time(), gpu_facts(gpus.reading, gpus.log))))
     return 0
 
 

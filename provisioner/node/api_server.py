@@ -13,7 +13,7 @@ import socket
 import ssl
 from collections.abc import Iterator, Mapping
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 from provisioner.node.http.post import split_url
 from provisioner.node.join_files import KUBELET_FOLDER
@@ -41,15 +41,14 @@ class ApiError(OSError):
         self.object_is_gone = object_is_gone
 
 
-class ApiServerAccess:
+class ApiServerAccess(NamedTuple):
     """Where the API server is and who we are to it."""
 
-    def __init__(self, *, host: str, port: int, node: str, ca_file: str, key_file: str) -> None:
-        self.host = host
-        self.port = port
-        self.node = node
-        self.ca_file = ca_file
-        self.key_file = key_file
+    host: str
+    port: int
+    node: str
+    ca_file: str
+    key_file: str
 
 
 def read_access(root: str) -> ApiServerAccess:

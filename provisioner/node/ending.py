@@ -7,7 +7,6 @@ gives back what it took: the kubelet, which ends before a kexec.
 from __future__ import annotations
 
 from collections.abc import Callable
-from pathlib import Path
 from typing import Protocol
 
 from provisioner.node import intent as intents
@@ -15,6 +14,7 @@ from provisioner.node.api_server import NotJoinedError
 from provisioner.node.image.manifest import ImageError
 from provisioner.node.intent import NOBODY, Intent, LoadedSuccessor
 from provisioner.node.machine.boot_facts import write_file
+from provisioner.node.machine.files import read_text
 
 FINISHED = "/run/provisioner/finished-intent"
 GOING_DOWN_SECONDS = 120.0
@@ -66,7 +66,7 @@ class Ending:
         self._clock = clock
         self._begun: tuple[Intent, LoadedSuccessor, float] | None = None
         self._failed: tuple[Intent, str, LoadedSuccessor] | None = None
-        self._before = self.finished = _first_line(self._path)
+        self._before = self.finished = read_text(self._path)
         if self._before:
             machine.start_kubelet()  # the agent before this one may have died after it had ended the kubelet
 
@@ -135,10 +135,3 @@ class Ending:
         self._say(words)
         self._machine.start_kubelet()
         self._begun, self._failed = None, (intent, words, successor)
-
-
-def _first_line(path: str) -> str:
-    try:
-        return Path(path).read_text().strip()
-    except OSError:
-        return ""

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import json
 import re
+from typing import NamedTuple
 
 INTENT_ANNOTATION = "provisioner.dev/boot-intent"
 REPORT_ANNOTATION = "provisioner.dev/boot-report"
@@ -31,36 +32,25 @@ class IntentError(Exception):
         self.id = intent_id
 
 
-class Intent:
+class Intent(NamedTuple):
     """One boot intent; see `provisioner.api.nodes.facts.BootIntent`."""
 
-    def __init__(
-        self,
-        *,
-        intent_id: str,
-        action: str,
-        boot_id_before: str,
-        image: str,
-        image_digest: str,
-        arguments: tuple[str, ...],
-    ) -> None:
-        self.id = intent_id
-        self.action = action
-        self.boot_id_before = boot_id_before
-        self.image = image
-        self.image_digest = image_digest
-        self.arguments = arguments
+    id: str
+    action: str
+    boot_id_before: str
+    image: str
+    image_digest: str
+    arguments: tuple[str, ...]
 
 
-class LoadedSuccessor:
+class LoadedSuccessor(NamedTuple):
     """The system that the loaded kernel becomes, as far as it may be told.
 
     `request_key_sha256`: of the key by which it will ask to join. `hand_over_sha256`: as `tpm.hand_over` says.
     """
 
-    def __init__(self, request_key_sha256: str = "", hand_over_sha256: str = "") -> None:
-        self.request_key_sha256 = request_key_sha256
-        self.hand_over_sha256 = hand_over_sha256
+    request_key_sha256: str = ""
+    hand_over_sha256: str = ""
 
 
 NOBODY = LoadedSuccessor()
@@ -103,7 +93,7 @@ def parse_intent(text: str) -> Intent:
         intent_id = str(told["id"])[:63]
         arguments = told.get("kernelArguments", [])
         intent = Intent(
-            intent_id=intent_id,
+            id=intent_id,
             action=str(told["action"]),
             boot_id_before=str(told["bootIDBefore"]),
             image=str(told["image"]),

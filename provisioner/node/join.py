@@ -25,7 +25,7 @@ class SealError(Exception):
 
 class NoProver:
     """The machine proves nothing of itself; `why`: for the service and its record. A prover with a TPM takes this one's
-    place (`tpm/prover.py`)."""
+    place (`prover.py`)."""
 
     def __init__(self, why: str = "") -> None:
         self._why = why

@@ -70,23 +70,15 @@ class ObjectWatch:
                 self._stop.wait(wait_seconds(NO_ANSWER, failures, None, random.random()))  # noqa: S311
 
 
-class NodeWatch:
+class NodeWatch(ObjectWatch):
     """The annotations of the Node as last seen. `changed` is set when something new was seen."""
 
     def __init__(self, root: str, say: Callable[[str], None]) -> None:
+        super().__init__(self._node, self._see, say, "Node")
         self.changed = threading.Event()
         self._root = root
         self._lock = threading.Lock()
         self._annotations: dict[str, str] | None = None
-        self._watch = ObjectWatch(self._node, self._take, say, "Node")
-
-    def start(self) -> None:
-        """Begin to follow."""
-        self._watch.start()
-
-    def stop(self) -> None:
-        """End at the next occasion; the thread does not keep the process."""
-        self._watch.stop()
 
     @property
     def annotations(self) -> dict[str, str] | None:
@@ -105,7 +97,7 @@ class NodeWatch:
     def _node(self) -> OwnNode:
         return OwnNode(read_access(self._root))
 
-    def _take(self, node: dict[str, Any] | None) -> None:
+    def _see(self, node: dict[str, Any] | None) -> None:
         if node is None:
             with self._lock:
                 self._annotations = None

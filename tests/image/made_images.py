@@ -8,7 +8,7 @@ from typing import Any
 
 from provisioner.image.finished.manifest import FILES, MANIFEST, SIGNATURE, Format, Layer, Manifest, digest_of
 from provisioner.image.finished.sign import SecretKey
-from provisioner.image.finished.store import folder_name, measure, put_image
+from provisioner.image.finished.store import folder_name, measure, part_files, put_image
 
 LAYERED: Mapping[str, bytes] = {
     "kernel": b"kernel" * 100,
@@ -19,6 +19,11 @@ LAYERED: Mapping[str, bytes] = {
     "document.sbom": b"what is in it",
 }
 OF_FORMAT_1: Mapping[str, bytes] = {kind: kind.encode() * 100 for kind in FILES}
+
+
+def layer_files(folder: Path) -> list[Path]:
+    """The file systems of the image in `folder`, from the bottom of its overlay to the top."""
+    return [file for name, file in part_files(folder).items() if name == "root" or name.startswith("layer.")]
 
 
 def manifest_of(files: Mapping[str, Path], **changes: Any) -> Manifest:

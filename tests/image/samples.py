@@ -5,6 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 
 from provisioner.image.finished.manifest import FileDigest, Layer, Manifest
+from provisioner.image.recipe import RootRecipe
 
 IMAGES = Path(__file__).parents[2] / "images"
 RECIPE = IMAGES / "gpu-node"
@@ -41,3 +42,8 @@ MANIFEST_OF_FORMAT_1 = Manifest(
     versions={"kernel": "6.12.117+deb13-amd64", "kubelet": "v1.36.3", "containerd": "1.7.24~ds1-6"},
     format=1,
 )
+
+
+def enabled_units(root: RootRecipe) -> set[tuple[str, str]]:
+    """Each target with each unit that it starts."""
+    return {(target, unit) for target, group in root.enable for unit in group.names}

@@ -19,13 +19,13 @@ from provisioner.image.assembly.build import BuildRequest, Built, build_image
 from provisioner.image.base import Base
 from provisioner.image.containerd.pause import REFERENCE
 from provisioner.image.finished.check import check_image
-from provisioner.image.finished.store import layer_files
 from provisioner.image.gates.read.tree import read_tree
 from provisioner.image.gates.secrets import check_secrets
 from provisioner.image.inputs import base_fingerprint
 from provisioner.join.admission.kubelet_configuration import kubelet_configuration
 from provisioner.node.alignment import align
 from provisioner.node.machine.numa import numa_nodes
+from tests.image.made_images import layer_files
 from tests.tools import IN_CI, missing
 
 

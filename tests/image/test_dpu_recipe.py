@@ -15,9 +15,10 @@ import provisioner
 from provisioner.api.machinery.errors import NeedsHuman
 from provisioner.image.recipe import read_recipe
 from provisioner.image.root import agent_files, install_agents
+from provisioner.image.tools.tables import names_of
 from provisioner.network.agent.__main__ import main
 from provisioner.node.join_files import KUBELET_FOLDER
-from tests.image.samples import DPU, NODE, RECIPE
+from tests.image.samples import DPU, NODE, RECIPE, enabled_units
 
 PACKAGE = Path(provisioner.__file__).parent
 UNITS = DPU / "tree/etc/systemd/system"
@@ -33,8 +34,8 @@ def unit(name: str) -> configparser.ConfigParser:
 def test_a_dpu_has_what_all_nodes_have_and_its_own_drivers_and_agent() -> None:
     dpu, gpu_node = read_recipe(DPU), read_recipe(RECIPE)
     assert dpu.folders == (NODE, DPU)
-    assert dpu.trees == (NODE / "tree", DPU / "tree")
-    assert dpu.stage1_trees == gpu_node.stage1_trees == (NODE / "stage1",)
+    assert dpu.trees("tree") == (NODE / "tree", DPU / "tree")
+    assert dpu.trees("stage1") == gpu_node.trees("stage1") == (NODE / "stage1",)
     assert set(dpu.root.packages) - set(gpu_node.root.packages) == {"mstflint", "python3-pyroute2"}
     assert {"rdma-core", "nvme-cli"} <= set(gpu_node.root.packages) - set(dpu.root.packages)
     assert dpu.driver is None
@@ -61,7 +62,7 @@ def test_the_network_agent_starts_when_the_kubelet_has_its_certificate_and_again
     service = unit("provisioner-network.service")["Service"]
     assert service["Restart"] == "always"
     assert service["ExecStart"] == "/usr/bin/python3 -I -m provisioner.network.agent run $PORTS"
-    assert "provisioner-network.path" in read_recipe(DPU).root.enable["multi-user.target"]
+    assert ("multi-user.target", "provisioner-network.path") in enabled_units(read_recipe(DPU).root)
     assert "nftables" in read_recipe(DPU).root.packages
 
 
@@ -80,9 +81,10 @@ def test_the_ports_of_the_image_are_words_that_the_agent_takes(capsys: pytest.Ca
 def test_the_agent_of_the_image_needs_nothing_that_the_image_has_not(tmp_path: Path) -> None:
     """With pyroute2 and what the recipe leaves of the standard library, isolated from what is installed here."""
     root = read_recipe(DPU).root
-    install_agents(PACKAGE, root.agents, tmp_path)
+    install_agents(PACKAGE, names_of(root.agents), tmp_path)
     (tmp_path / "pyroute2").symlink_to(Path(pyroute2.__file__).parent)
-    gone = [Path(each).name.partition(".")[0] for each in set(root.remove) - set(root.kept) if "/python3*/" in each]
+    removed = set(names_of(root.drop)) - set(names_of(root.keep))
+    gone = [Path(each).name.partition(".")[0] for each in removed if "/python3*/" in each]
     assert "idlelib" in gone
     look = (
         f"import sys; sys.path.insert(0, {str(tmp_path)!r}); sys.modules.update(dict.fromkeys({gone})); import runpy; "

@@ -11,7 +11,7 @@ import pytest
 from provisioner.image.recipe import read_recipe
 from provisioner.node.join_files import is_joined, render_files, write_files
 from provisioner.node.machine.boot_facts import request_key
-from tests.image.samples import CPU, NODE
+from tests.image.samples import CPU, NODE, enabled_units
 from tests.node.machine import CONFIGURATION, TOKEN
 
 pytestmark = pytest.mark.programs
@@ -61,4 +61,4 @@ def test_the_cleanup_waits_for_what_the_agent_takes_as_joined(tmp_path: Path) ->
 
 
 def test_the_cleanup_is_enabled() -> None:
-    assert "provisioner-join-cleanup.path" in read_recipe(CPU).root.enable["multi-user.target"]
+    assert ("multi-user.target", "provisioner-join-cleanup.path") in enabled_units(read_recipe(CPU).root)

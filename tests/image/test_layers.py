@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 
 from provisioner.api.machinery.errors import NeedsHuman
-from provisioner.image.assembly.layers import LayerTree, begin_merge, expand, forget_old, lay_over, pack
+from provisioner.image.assembly.layers import LayerTree, begin_merge, expand, forget_old_layers, lay_over, pack
 from provisioner.image.recipe import Recipe
 from tests.tools import installed, need_root
 
@@ -189,5 +189,5 @@ def test_layers_that_nobody_used_for_long_are_forgotten(tmp_path: Path) -> None:
     cache = write(tmp_path / "cache", {f"{number:03}.squashfs": "x" for number in range(40)})
     for number in range(40):
         os.utime(cache / f"{number:03}.squashfs", (number, number))
-    forget_old(cache)
+    forget_old_layers(cache)
     assert [path.name for path in sorted(cache.iterdir())] == [f"{number:03}.squashfs" for number in range(16, 40)]

@@ -13,11 +13,12 @@ from lab.tools import ARM64_PACKAGES
 from provisioner.api.machinery.errors import NeedsHuman
 from provisioner.api.servers.server import Architecture
 from provisioner.image.containerd import compile as containerd_compile
-from provisioner.image.containerd.bolt import Bucket, decode, encode
+from provisioner.image.containerd.bolt import Bucket, encode
 from provisioner.image.containerd.compile import compiler, pause_program
 from provisioner.image.containerd.pause import pause_image
 from provisioner.image.containerd.state import go_time, varint
 from provisioner.image.tools.elf import read_architecture, read_linkage
+from tests.image.bolt_files import decode
 from tests.tools import installed, lab_tools, missing, need_root
 
 RT_SIGTIMEDWAIT = {"x86_64": "128", "aarch64": "137"}.get(platform.machine(), "")

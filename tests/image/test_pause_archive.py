@@ -16,8 +16,9 @@ import pytest
 from provisioner.api.machinery.errors import NeedsHuman, NotFound
 from provisioner.image.containerd import archive as containerd_archive
 from provisioner.image.containerd.archive import PinnedArchive, parse_pinned, read_archive
-from provisioner.image.containerd.bolt import Bucket, decode
+from provisioner.image.containerd.bolt import Bucket
 from provisioner.image.containerd.state import write_state
+from tests.image.bolt_files import decode
 
 OCI = "application/vnd.oci.image"
 

@@ -10,6 +10,7 @@ from provisioner.api.machinery.errors import NeedsHuman, NotFound
 from provisioner.image.assembly.stage1 import scripts
 from provisioner.image.base import remove
 from provisioner.image.recipe import parse_recipe, read_data, read_recipe
+from provisioner.image.tools.tables import names_of
 from tests.image.samples import CPU, DPU, IMAGES, NODE, RECIPE, VARIANTS
 
 FOLDERS, DATA = read_data(RECIPE)
@@ -147,12 +148,12 @@ def test_each_variant_is_a_recipe_whose_rules_all_have_their_reasons(name: str) 
         *recipe.root.install,
         *recipe.root.drop,
         *recipe.root.kernel_modules,
-        *recipe.root.masked,
+        *recipe.root.mask,
         *recipe.arguments,
     ]
     assert groups
     assert all(len(group.why) > 10 and group.names for group in groups)
-    for names in (recipe.root.packages, recipe.root.remove, recipe.root.modules, recipe.root.mask):
+    for names in (recipe.root.packages, names_of(recipe.root.drop), recipe.root.modules, names_of(recipe.root.mask)):
         assert len(names) == len(set(names)), "named twice"
 
 

@@ -19,6 +19,7 @@ from provisioner.image.finished.check import check_image
 from provisioner.image.finished.manifest import MANIFEST, digest_of
 from provisioner.image.finished.sign import SecretKey
 from provisioner.image.finished.store import digest_of_folder, locked, part_files, put, put_image
+from provisioner.image.retention.collect import alone
 from tests.image.made_images import LAYERED, WRITERS, manifest_of, write_files, write_layered, write_of_format_1
 
 FORK = multiprocessing.get_context("fork")
@@ -167,7 +168,7 @@ def test_who_deletes_from_a_store_waits_for_writers_and_they_for_it(tmp_path: Pa
         fcntl.flock(other, fcntl.LOCK_SH | fcntl.LOCK_NB)  # two who write
         with pytest.raises(BlockingIOError):
             fcntl.flock(other, fcntl.LOCK_EX | fcntl.LOCK_NB)
-    with locked(store, alone=True):
+    with alone(store, 60.0):
         writer = threading.Thread(target=put, args=(image, store, digest(image)))
         writer.start()
         writer.join(0.5)

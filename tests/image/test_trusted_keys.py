@@ -47,7 +47,7 @@ def test_the_agent_believes_the_key_of_its_image_and_those_that_were_named_and_t
     tree, units = tmp_path / "tree", tmp_path / "lower/usr/lib/systemd/system"
     units.mkdir(parents=True)
     root = both.recipe.root
-    for unit in (*(each for wanted in root.enable.values() for each in wanted), root.default_target):
+    for unit in (*(each for _, group in root.enable for each in group.names), root.default_target):
         (units / unit).touch()
     assemble_site(both.recipe, tmp_path / "lower", both.ingredients, both.trusted, tree)
     assert PublicKeys.decode((tree / "etc/provisioner/image.pub").read_text()) == both.trusted

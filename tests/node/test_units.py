@@ -5,7 +5,7 @@ from __future__ import annotations
 from provisioner.image.recipe import read_recipe
 from provisioner.node.__main__ import main
 from provisioner.node.join_files import KUBELET_FOLDER
-from tests.image.samples import CPU
+from tests.image.samples import CPU, enabled_units
 from tests.image.test_join_cleanup import unit
 
 
@@ -15,7 +15,7 @@ def test_the_daemon_starts_when_the_kubelet_has_its_certificate_and_again_when_i
     assert service["ExecStart"] == "/usr/bin/python3 -I -m provisioner.node run"
     assert service["Restart"] == "on-failure"
     root = read_recipe(CPU).root
-    assert "provisioner-node.path" in root.enable["multi-user.target"]
+    assert ("multi-user.target", "provisioner-node.path") in enabled_units(root)
     assert {"signify-openbsd", "kexec-tools"} <= set(root.packages)
 
 

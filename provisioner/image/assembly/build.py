@@ -5,22 +5,19 @@ Nothing is built twice: the base is kept by its inputs, each layer's squashfs by
 
 from __future__ import annotations
 
-import fcntl
 import os
 import re
 import shutil
 import subprocess
 import tempfile
-import time
-from collections.abc import Callable, Iterable, Iterator, Mapping
-from contextlib import contextmanager
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
 from provisioner.api.machinery.errors import NeedsHuman, NotFound
 from provisioner.api.machinery.values import Sha256Digest
 from provisioner.api.servers.server import Architecture
-from provisioner.image.assembly.judge import Finished, joined, judge, remember
+from provisioner.image.assembly.judge import judge, remember
 from provisioner.image.assembly.layers import (
     MERGED,
     LayerTree,
@@ -28,7 +25,7 @@ from provisioner.image.assembly.layers import (
     begin_merge,
     copy_over,
     expand,
-    forget_old,
+    forget_old_layers,
     lay_over,
     pack,
 )
@@ -41,12 +38,14 @@ from provisioner.image.finished.check import check_image
 from provisioner.image.finished.manifest import FileDigest, Layer, Manifest, digest_of
 from provisioner.image.finished.sign import SecretKey
 from provisioner.image.inputs import base_fingerprint, image_fingerprint
-from provisioner.image.request import BuildRequest, Phases, Report, made
+from provisioner.image.request import BuildRequest, Phases, Report
 from provisioner.image.root import assemble_kubelet, assemble_site, compile_agents
 from provisioner.image.toolkit.build import obtain_toolkit
+from provisioner.image.tools.cache import forget_old, locked, made
 from provisioner.image.tools.command import must_be_root, require
 from provisioner.image.tools.elf import read_architecture
 from provisioner.image.tools.foreign import ForeignPrograms, find_foreign
+from provisioner.image.tools.tables import names_of
 
 __all__ = ["PHASES", "BuildRequest", "Built", "Report", "build_image"]
 
@@ -54,6 +53,7 @@ PHASES = ("base", "driver", "trees", "layers", "stage-1", "gates", "manifest")
 """The phases in their order; the driver's is left out where the recipe has none."""
 
 _KEPT_BASES = 4
+"""Each is some 400 MB."""
 
 
 @dataclass(frozen=True)
@@ -67,7 +67,7 @@ class Built:
     lines: tuple[str, ...] = ()
 
 
-def build_image(request: BuildRequest, report: Report, clock: Callable[[], float] = time.monotonic) -> Built:
+def build_image(request: BuildRequest, report: Report) -> Built:
     """Build the image, or find it built already.
 
     Raises: NeedsHuman naming what is missing (a program, an archive, a file) and the remedy; GatesFailed with all that
@@ -87,7 +87,7 @@ def build_image(request: BuildRequest, report: Report, clock: Callable[[], float
     must_be_root()
     require("mmdebstrap", "mksquashfs", "dpkg-deb", "zstd", "chroot")
     os.umask(0o022)  # folders of the image can be read by all, whoever builds it
-    phases = Phases(report, clock)
+    phases = Phases(report)
     foreign = find_foreign(request.choices.architecture, interpreter=request.interpreter)
     base = _base(request, base_key, foreign, phases)
     driver = _driver(request, base, base_key, foreign, phases)
@@ -105,9 +105,16 @@ def build_image(request: BuildRequest, report: Report, clock: Callable[[], float
         phases.end("stage-1", f"{_megabytes(files['stage1'])}, kernel {_megabytes(base.kernel)}")
         versions = base.versions | {"kubelet": kubelet_version(request.ingredients.kubelet, foreign)}
         versions |= driver.versions if driver is not None else {}
-        records = joined([base.packages, *([driver.records] if driver is not None else [])])
-        finished = Finished(merged=work / MERGED, files=files, versions=versions, records=records)
-        documents, judged = judge(request, finished, foreign, work / "documents")
+        records = base.records.joined(driver.records) if driver is not None else base.records
+        documents, judged = judge(
+            request,
+            foreign,
+            work / "documents",
+            merged=work / MERGED,
+            files=files,
+            versions=versions,
+            records=records,
+        )
         phases.end("gates", f"passed; documents: {', '.join(judged.documents)}")
         text = _manifest(request, files | documents, versions).encode()
         digest = digest_of(text)
@@ -116,7 +123,7 @@ def build_image(request: BuildRequest, report: Report, clock: Callable[[], float
         remember(request, documents)
         state = "signed with" if signature is not None else "not signed; to be signed with"
         phases.end("manifest", f"{state} key {request.key.number.hex()}")
-    forget_old(request.cache / "layers")
+    forget_old_layers(request.cache / "layers")
     made(record.parent)
     record.write_text(store.folder_name(digest) + "\n")
     return Built(folder, digest, store.read_manifest(folder), reused=False, lines=judged.lines)
@@ -133,8 +140,7 @@ def _find_built(record: Path, request: BuildRequest) -> Built | None:
 
 def _base(request: BuildRequest, key: str, foreign: ForeignPrograms, phases: Phases) -> Base:
     folder = request.cache / "base" / key
-    # Two builds at once (a demo and a test) need one base; the second waits for the first.
-    with _locked(made(folder.parent) / f".{key}.lock"):
+    with locked(folder.parent / f".{key}.lock"):
         if request.force:
             shutil.rmtree(folder, ignore_errors=True)
         if folder.is_dir():
@@ -142,23 +148,9 @@ def _base(request: BuildRequest, key: str, foreign: ForeignPrograms, phases: Pha
             phases.end("base", "reused: same packages")
             return Base(folder)
         base = build_base(request.recipe, request.choices, folder, foreign)
-    _forget_old(folder.parent)
+    forget_old(folder.parent, _KEPT_BASES)
     phases.end("base", f"{request.choices.distribution.identifier}, kernel {base.versions['kernel']}")
     return base
-
-
-@contextmanager
-def _locked(file: Path) -> Iterator[None]:
-    with file.open("w") as stream:
-        fcntl.flock(stream, fcntl.LOCK_EX)
-        yield
-
-
-def _forget_old(bases: Path) -> None:
-    """Keep the bases that were used last: each is some 400 MB."""
-    whole = [folder for folder in bases.iterdir() if folder.is_dir() and not folder.name.endswith(".partial")]
-    for folder in sorted(whole, key=lambda folder: folder.stat().st_mtime)[:-_KEPT_BASES]:
-        shutil.rmtree(folder, ignore_errors=True)
 
 
 def _driver(
@@ -183,7 +175,7 @@ def _trees(
 ) -> list[LayerTree]:
     """The layers before they are packed, the bottom first; `work / MERGED` has them over one another."""
     recipe, merged = request.recipe, work / MERGED
-    trees = [LayerTree("base", base.root, expand(base.root, recipe.root.build_only))]
+    trees = [LayerTree("base", base.root, expand(base.root, names_of(recipe.root.build_only)))]
     begin_merge(trees[0], merged)
 
     def add(tree: LayerTree) -> None:

@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 import datetime
-from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
+from collections.abc import Mapping
 from pathlib import Path
 
 from provisioner.image.finished import store
@@ -12,28 +11,27 @@ from provisioner.image.gates.packages.records import Records
 from provisioner.image.gates.request import GateReport, GateRequest
 from provisioner.image.gates.run import run_gates
 from provisioner.image.recipe import Recipe
-from provisioner.image.request import BuildRequest, made
+from provisioner.image.request import BuildRequest
 from provisioner.image.toolkit.build import MODULE as TOOLKIT
+from provisioner.image.tools.cache import made
 from provisioner.image.tools.foreign import ForeignPrograms
 
 _SIZES = "sizes"
 
 
-@dataclass(frozen=True, kw_only=True)
-class Finished:
-    """An image before its manifest. `files`: by the manifest's key. `merged`: its layers over one another."""
-
-    merged: Path
-    files: Mapping[str, Path]
-    versions: Mapping[str, str]
-    records: Records
-
-
 def judge(
-    request: BuildRequest, finished: Finished, foreign: ForeignPrograms, folder: Path
+    request: BuildRequest,
+    foreign: ForeignPrograms,
+    folder: Path,
+    *,
+    merged: Path,
+    files: Mapping[str, Path],
+    versions: Mapping[str, str],
+    records: Records,
 ) -> tuple[dict[str, Path], GateReport]:
     """The documents, written into `folder`, by the manifest's key; and what a person should read.
 
+    `files`: by the manifest's key. `merged`: the layers over one another.
     Raises: GatesFailed with all that is wrong with the image.
     """
     recipe, choices, previous = request.recipe, request.choices, _previous(request)
@@ -43,15 +41,13 @@ def judge(
             distribution=choices.distribution.identifier,
             architecture=choices.architecture,
             source_date_epoch=recipe.source_date_epoch,
-            root=finished.merged,
-            packed={
-                name.removeprefix("layer."): file for name, file in finished.files.items() if name.startswith("layer.")
-            },
-            kernel=finished.files["kernel"],
-            stage1=finished.files["stage1"],
-            files={name: store.measure(file) for name, file in finished.files.items()},
-            versions=finished.versions,
-            records=finished.records,
+            root=merged,
+            packed={name.removeprefix("layer."): file for name, file in files.items() if name.startswith("layer.")},
+            kernel=files["kernel"],
+            stage1=files["stage1"],
+            files={name: store.measure(file) for name, file in files.items()},
+            versions=versions,
+            records=records,
             rules=recipe.gates,
             foreign=foreign,
             purposes=_purposes(recipe, choices.distribution.name),
@@ -88,11 +84,3 @@ def _purposes(recipe: Recipe, distribution: str) -> dict[str, str]:
     if recipe.driver is not None:
         groups += recipe.driver.source(distribution).install
     return {name: group.why for group in groups for name in group.names}
-
-
-def joined(records: Iterable[Records]) -> Records:
-    """Of all layers."""
-    found = Records()
-    for each in records:
-        found = found.joined(each)
-    return found

@@ -7,12 +7,10 @@ those beneath it as they are, and a file of one is never a folder of another.
 
 from __future__ import annotations
 
-import fcntl
 import os
 import shutil
 import stat
-from collections.abc import Iterable, Iterator
-from contextlib import contextmanager
+from collections.abc import Iterable
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
@@ -21,6 +19,7 @@ from provisioner.api.machinery.errors import NeedsHuman
 from provisioner.image.inputs import Fingerprint
 from provisioner.image.plan import squashfs_command
 from provisioner.image.recipe import Recipe
+from provisioner.image.tools.cache import locked
 from provisioner.image.tools.command import clean_environment, run
 
 MERGED: Final = "system"
@@ -63,12 +62,6 @@ def begin_merge(lowest: LayerTree, target: Path) -> None:
             found.unlink()
 
 
-def lay_over(tree: LayerTree, merged: Path) -> None:
-    """Copy a layer over the merged ones beneath it, once its folders were made like theirs. Raises: as that."""
-    take_over_folders(tree, merged)
-    copy_over(tree.root, merged)
-
-
 def copy_over(source: Path, target: Path) -> None:
     """Copy what is in the folder `source` into the folder `target`; of one name, that of `source` stays."""
     run(
@@ -77,9 +70,9 @@ def copy_over(source: Path, target: Path) -> None:
     )
 
 
-def take_over_folders(tree: LayerTree, lower: Path) -> None:
-    """Give the layer's folders the owner and mode that they have in `lower`, the merged layers beneath; those that are
-    new may be read by all.
+def lay_over(tree: LayerTree, lower: Path) -> None:
+    """Copy a layer over `lower`, the merged ones beneath it, once its folders have the owner and mode that they have
+    there; those that are new may be read by all.
 
     Raises: NeedsHuman if one of the two has a folder where the other has a file or a link.
     """
@@ -91,6 +84,7 @@ def take_over_folders(tree: LayerTree, lower: Path) -> None:
             hidden = lower / below / name
             if hidden.is_dir() and not hidden.is_symlink():
                 raise _hides(tree, below / name, "a folder")
+    copy_over(tree.root, lower)
 
 
 def _take_over(tree: LayerTree, lower: Path, path: Path) -> None:
@@ -119,8 +113,7 @@ def _hides(tree: LayerTree, path: Path, what: str) -> NeedsHuman:
 def pack(recipe: Recipe, tree: LayerTree, cache: Path, *, force: bool = False) -> PackedLayer:
     """The squashfs of a layer, packed or found in `cache` by the layer's content."""
     file = cache / f"{_fingerprint(recipe, tree)}.squashfs"
-    cache.mkdir(parents=True, exist_ok=True)
-    with _locked(cache / f".{file.stem}.lock"):
+    with locked(cache / f".{file.stem}.lock"):
         if file.exists() and not force:
             os.utime(file)
             return PackedLayer(tree.name, file, reused=True)
@@ -136,7 +129,7 @@ def pack(recipe: Recipe, tree: LayerTree, cache: Path, *, force: bool = False) -
     return PackedLayer(tree.name, file, reused=False)
 
 
-def forget_old(cache: Path) -> None:
+def forget_old_layers(cache: Path) -> None:
     """Keep the layers that were used last."""
     whole = sorted(cache.glob("*.squashfs"), key=lambda file: file.stat().st_mtime)
     for file in whole[:-_KEPT]:
@@ -158,10 +151,3 @@ def _fingerprint(recipe: Recipe, tree: LayerTree) -> str:
         elif path.is_file():
             fingerprint.add_file(name, path)
     return fingerprint.hexdigest()
-
-
-@contextmanager
-def _locked(file: Path) -> Iterator[None]:
-    with file.open("w") as stream:
-        fcntl.flock(stream, fcntl.LOCK_EX)
-        yield

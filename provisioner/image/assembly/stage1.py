@@ -26,7 +26,7 @@ def pack_stage1(recipe: Recipe, base: Base, key: PublicKey, foreign: ForeignProg
         cpio.character_device("dev/console", 5, 1),
         *_programs(base, foreign),
         *_modules(base),
-        *scripts(recipe.stage1_trees),
+        *scripts(recipe.trees("stage1")),
         cpio.file("etc/provisioner/image.pub", key.encode().encode()),
     ]
     done = subprocess.run(["zstd", _LEVEL, "-q", "-c"], input=cpio.archive(entries), stdout=subprocess.PIPE, check=True)

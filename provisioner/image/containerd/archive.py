@@ -9,7 +9,6 @@ Source: OCI image specification, image-layout.md, image-index.md and layer.md.
 from __future__ import annotations
 
 import gzip
-import hashlib
 import io
 import json
 import re
@@ -24,6 +23,7 @@ from typing import Any, Final
 from provisioner.api.machinery.errors import NeedsHuman, NotFound
 from provisioner.api.servers.server import Architecture
 from provisioner.image.containerd.pause import GO_NAMES, Blob, PauseImage, UnpackedFile
+from provisioner.image.finished.manifest import digest_of
 
 MOST_ARCHIVE_BYTES: Final = 64 << 20
 MOST_LAYER_BYTES: Final = 16 << 20
@@ -84,7 +84,7 @@ def read_archive(pinned: PinnedArchive, architecture: Architecture) -> PauseImag
     if made_for != ("linux", GO_NAMES[architecture]):
         raise NeedsHuman(f"{pinned.file}: {manifest_digest} is for {'/'.join(made_for)}", hint=f"give {architecture}'s")
     content = _uncompressed(parts[1].content, pinned)
-    if "sha256:" + hashlib.sha256(content).hexdigest() != diff_id:
+    if digest_of(content) != diff_id:
         raise NeedsHuman(f"{pinned.file}: the layer unpacks to another content than {diff_id}", hint=_REMEDY)
     media_type = str(manifest.get("mediaType") or "application/vnd.oci.image.manifest.v1+json")
     return PauseImage(
@@ -113,7 +113,7 @@ class _Blobs:
         if stream is None:
             raise NeedsHuman(f"{self._file} has no {digest}", hint="give the archive of that image, or its own digest")
         content = stream.read()
-        if "sha256:" + hashlib.sha256(content).hexdigest() != digest:
+        if digest_of(content) != digest:
             raise NeedsHuman(f"{self._file}: what is called {digest} has another content", hint="fetch it again")
         return content
 

@@ -1,4 +1,4 @@
-"""Files of bbolt, the database of containerd, written and read without it: the same bytes from the same content.
+"""Files of bbolt, the database of containerd, written without it: the same bytes from the same content.
 
 A database is a tree of buckets; a bucket has values and further buckets by name. Written here: two meta pages, an empty
 free list, and every bucket as one leaf page (or more, where it has long values): right for a handful of entries, which
@@ -26,7 +26,7 @@ class Bucket:
 _PAGE_BYTES: Final = 4096
 _MAGIC: Final = 0xED0CDAED
 _VERSION: Final = 2
-_LEAF, _META, _FREE_LIST, _BRANCH = 0x02, 0x04, 0x10, 0x01
+_LEAF, _META, _FREE_LIST = 0x02, 0x04, 0x10
 _IS_BUCKET: Final = 0x01
 _PAGE_HEADER: Final = struct.Struct("<QHHI")  # id, flags, count, overflow
 _ELEMENT: Final = struct.Struct("<IIII")  # flags, position, key bytes, value bytes
@@ -45,13 +45,6 @@ def encode(root: Bucket) -> bytes:
     metas = [_meta(number, root_page, high_page) for number in (0, 1)]
     free_list = _page(2, _FREE_LIST, 0, b"")
     return b"".join([*metas, free_list, *writer.pages])
-
-
-def decode(data: bytes) -> Bucket:
-    """What a database holds. For tests; it trusts the file."""
-    metas = [_META_FIELDS.unpack_from(data, number * _PAGE_BYTES + _PAGE_HEADER.size) for number in (0, 1)]
-    newest = max(metas, key=lambda meta: int(meta[8]))
-    return Bucket(_read_page(data, newest[4], newest[2]), newest[5])
 
 
 class _Writer:
@@ -101,30 +94,3 @@ def _fnv1a(data: bytes) -> int:
     for byte in data:
         value = ((value ^ byte) * 0x100000001B3) % (1 << 64)
     return value
-
-
-def _read_page(data: bytes, page: int, page_bytes: int) -> dict[str, bytes | Bucket]:
-    return _read_elements(data, page * page_bytes, page_bytes)
-
-
-def _read_elements(data: bytes, start: int, page_bytes: int) -> dict[str, bytes | Bucket]:
-    _, flags, count, _ = _PAGE_HEADER.unpack_from(data, start)
-    found: dict[str, bytes | Bucket] = {}
-    for index in range(count):
-        at = start + _PAGE_HEADER.size + index * _ELEMENT.size
-        if flags & _BRANCH:
-            found.update(_read_page(data, struct.unpack_from("<IIQ", data, at)[2], page_bytes))
-            continue
-        kind, position, name_bytes, value_bytes = _ELEMENT.unpack_from(data, at)
-        name_at = at + position
-        value_at = name_at + name_bytes
-        name = data[name_at:value_at].decode()
-        if kind & _IS_BUCKET:
-            root_page, sequence = _BUCKET.unpack_from(data, value_at)
-            start_of_bucket = (
-                root_page * page_bytes if root_page else value_at + _BUCKET.size
-            )  # page 0: it follows inline
-            found[name] = Bucket(_read_elements(data, start_of_bucket, page_bytes), sequence)
-        else:
-            found[name] = data[value_at : value_at + value_bytes]
-    return found

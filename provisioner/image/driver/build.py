@@ -2,72 +2,34 @@
 
 from __future__ import annotations
 
-import fcntl
 import json
 import re
 import shutil
-import struct
-from collections.abc import Iterable, Iterator, Mapping
-from contextlib import contextmanager
-from dataclasses import asdict, dataclass
+from collections.abc import Iterable, Mapping
 from pathlib import Path
 
-from provisioner.api.machinery.errors import NeedsHuman, Refused
-from provisioner.image.base import Base
+from provisioner.api.machinery.errors import NeedsHuman
+from provisioner.image.base import Base, BuiltTree
 from provisioner.image.driver.compile import compile_modules
 from provisioner.image.driver.fingerprint import modules_fingerprint, tools_fingerprint
 from provisioner.image.driver.layer import index, install_files
 from provisioner.image.driver.obtain import Obtained, obtain
-from provisioner.image.driver.packages import Terms, terms_of, unpack, upstream, with_files
+from provisioner.image.driver.packages import licence_of, unpack, upstream, with_files
 from provisioner.image.driver.plan import WantedDriver
 from provisioner.image.driver.trim import clear_setuid, firmware_rules, keep, lay_out, must_have_targets
 from provisioner.image.driver_recipe import DriverRecipe
 from provisioner.image.gates.packages import records
 from provisioner.image.gates.packages.installed import InstalledPackage
 from provisioner.image.gates.packages.records import Records
+from provisioner.image.gates.read.kernel_module import read_module
 from provisioner.image.module_signing import ModuleKey, split, verify_module
 from provisioner.image.plan import Choices
 from provisioner.image.recipe import Recipe
+from provisioner.image.tools.cache import filled, forget_old, locked
 from provisioner.image.tools.command import clean_environment
 from provisioner.image.tools.foreign import ForeignPrograms
 from provisioner.image.tools.modules import KernelModules
 from provisioner.image.tools.tables import names_of
-
-# What a kernel module says of itself, in its section `.modinfo`.
-#
-# Source: System V ABI, chapter 4; Linux, include/linux/module.h.
-
-
-def read_modinfo(module: bytes) -> dict[str, list[str]]:
-    """All `key=value`, by key. Raises: Refused if it is no 64-bit little-endian ELF file with that section."""
-    try:
-        return _fields(_section(module, b".modinfo"))
-    except (struct.error, ValueError, IndexError, OverflowError) as error:
-        raise Refused("not a kernel module: it has no section .modinfo", hint="build it again") from error
-
-
-def _section(content: bytes, wanted: bytes) -> bytes:
-    if content[:6] != b"\x7fELF\x02\x01":
-        raise ValueError("no ELF")
-    (offset,) = struct.unpack_from("<Q", content, 40)
-    size, count, names = struct.unpack_from("<HHH", content, 58)
-    headers = [struct.unpack_from("<IIQQQQ", content, offset + index * size) for index in range(count)]
-    strings = headers[names][4]
-    for name, _, _, _, at, length in headers:
-        start = strings + name
-        if content[start : start + len(wanted) + 1] == wanted + b"\0":
-            return content[at : at + length]
-    raise ValueError("no such section")
-
-
-def _fields(section: bytes) -> dict[str, list[str]]:
-    found: dict[str, list[str]] = {}
-    for entry in section.split(b"\0"):
-        key, equals, value = entry.decode(errors="replace").partition("=")
-        if equals:
-            found.setdefault(key, []).append(value)
-    return found
-
 
 _KEPT = 3
 """Of each kind: a chroot with packages is some 400 MB, a layer 150 MB."""
@@ -75,36 +37,12 @@ _FABRIC_MANAGER = "nvidia-fabricmanager"
 _ONLY_COMPILED_WITH = ("linux-headers-", "linux-kbuild-")
 
 
-@dataclass(frozen=True)
-class DriverTree:
-    """A finished layer in the cache; nothing in it is changed any more."""
+class DriverTree(BuiltTree):
+    """A finished layer. `root` goes over the base: complete indexes of the merged modules and libraries are in it.
 
-    folder: Path
-
-    @property
-    def root(self) -> Path:
-        """What goes over the base: complete indexes of the merged modules and libraries are in it."""
-        return self.folder / "root"
-
-    @property
-    def versions(self) -> dict[str, str]:
-        """Lines for the manifest: `driver`, `driver-modules`, `driver-kernel`, `driver-signer` and others."""
-        loaded: dict[str, str] = json.loads((self.folder / "versions.json").read_text())
-        return loaded
-
-    @property
-    def records(self) -> Records:
-        """For the bill of materials: the base's package manager knows of none of these packages."""
-        return records.decode((self.folder / "packages.json").read_text())
-
-    @property
-    def packages(self) -> tuple[InstalledPackage, ...]:
-        return self.records.packages
-
-    @property
-    def terms(self) -> tuple[Terms, ...]:
-        """Under what each package may be passed on."""
-        return tuple(Terms(**each) for each in json.loads((self.folder / "terms.json").read_text()))
+    `versions`: `driver`, `driver-modules`, `driver-kernel`, `driver-signer` and others. `records`: for the bill of
+    materials, as the base's package manager knows of none of these packages.
+    """
 
 
 def build_driver(
@@ -126,7 +64,7 @@ def build_driver(
     if recipe.driver is None:
         raise NeedsHuman(f"recipe {recipe.name!r} has no GPU driver", hint="add [driver], or extend images/gpu-node")
     source = recipe.driver.source(choices.distribution.name)
-    with _locked(cache / "driver.lock"):
+    with locked(cache / "driver.lock"):
         if folder.is_dir() and not force:
             folder.touch()
             return DriverTree(folder)
@@ -135,21 +73,18 @@ def build_driver(
         if force:
             shutil.rmtree(tools, ignore_errors=True)
         obtained = obtain(wanted, recipe.source_date_epoch, tools, foreign)
-        work = folder.with_name(folder.name + ".partial")
-        shutil.rmtree(work, ignore_errors=True)
-        (work / "root").mkdir(parents=True)
-        laid_out, described = _lay_out(obtained, wanted, work)
-        modules = _modules(recipe, recipe.driver, wanted, obtained, laid_out, cache, foreign)
-        _fill(recipe.driver, wanted, described, modules, module_key, laid_out, work)
-        install_files(recipe.driver, recipe.driver_trees, work / "root", base.root)
-        environment = clean_environment(recipe.source_date_epoch)
-        index(work / "root", base.root, wanted.release, foreign, environment, work / "merged")
-        must_have_targets(work / "root", base.root)
-        shutil.rmtree(laid_out)
-        shutil.rmtree(folder, ignore_errors=True)
-        work.rename(folder)
+        with filled(folder) as work:
+            (work / "root").mkdir()
+            laid_out, described = _lay_out(obtained, wanted, work)
+            modules = _modules(recipe, recipe.driver, wanted, obtained, laid_out, cache, foreign)
+            _fill(recipe.driver, wanted, described, modules, module_key, laid_out, work)
+            install_files(recipe.driver, recipe.trees("driver"), work / "root", base.root)
+            environment = clean_environment(recipe.source_date_epoch)
+            index(work / "root", base.root, wanted.release, foreign, environment, work / "merged")
+            must_have_targets(work / "root", base.root)
+            shutil.rmtree(laid_out)
         for kept in (tools.parent, cache / "driver-modules", folder.parent):
-            _forget_old(kept)
+            forget_old(kept, _KEPT)
     return DriverTree(folder)
 
 
@@ -231,23 +166,23 @@ def _fill(
         described = with_files(described, wanted.source.source.package, files)
     versions = observe_versions(modules, root, described.packages) | {"driver-signer": signer}
     check_versions(versions, wanted.source.version, wanted.release)
-    terms = terms_of(described, driver.licences)
+    for package in described.packages:
+        licence_of(package, driver.licences)  # a package without one is refused
     (work / "versions.json").write_text(json.dumps(versions, sort_keys=True, indent=1))
     (work / "packages.json").write_text(records.encode(described))
-    (work / "terms.json").write_text(json.dumps([asdict(each) for each in terms], indent=1))
 
 
 def observe_versions(modules: Mapping[str, bytes], root: Path, packages: Iterable[InstalledPackage]) -> dict[str, str]:
     """What modules, firmware and libraries say of themselves; of several that differ, all, so that it is seen."""
-    infos = [read_modinfo(module) for module in modules.values()]
+    read = [read_module(module) for module in modules.values()]
     libraries = [
         match[1]
         for file in root.glob("usr/lib/*/lib*.so.*")
         if not file.is_symlink() and (match := re.search(r"\.so\.(\d+\.\d+[.\d]*)$", file.name))
     ]
     found = {
-        "driver-modules": [version for info in infos for version in info.get("version", [])],
-        "driver-kernel": [words.split()[0] for info in infos for words in info.get("vermagic", [])],
+        "driver-modules": [module.version for module in read if module.version],
+        "driver-kernel": [module.release for module in read if module.release],
         "driver-firmware": [folder.name for folder in root.glob("usr/lib/firmware/nvidia/*")],
         "driver-libraries": libraries,
         "fabricmanager": [upstream(each.version) for each in packages if each.name.startswith(_FABRIC_MANAGER)],
@@ -275,20 +210,3 @@ def check_versions(versions: Mapping[str, str], wanted: str, release: str) -> No
             f"the driver's modules are for kernel {versions.get('driver-kernel')}, the image has {release}",
             hint="build with --force, so that kernel and headers are of one day",
         )
-
-
-@contextmanager
-def _locked(file: Path) -> Iterator[None]:
-    """Two builds at once need one driver; the second waits for the first."""
-    file.parent.mkdir(parents=True, exist_ok=True)
-    with file.open("w") as stream:
-        fcntl.flock(stream, fcntl.LOCK_EX)
-        yield
-
-
-def _forget_old(folder: Path) -> None:
-    if not folder.is_dir():
-        return
-    whole = [each for each in folder.iterdir() if each.is_dir() and not each.name.endswith(".partial")]
-    for each in sorted(whole, key=lambda each: each.stat().st_mtime)[:-_KEPT]:
-        shutil.rmtree(each, ignore_errors=True)

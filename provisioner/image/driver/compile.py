@@ -13,6 +13,7 @@ from provisioner.image.driver.obtain import Obtained
 from provisioner.image.driver.packages import unpack
 from provisioner.image.driver.plan import COMPILED, compile_command, compile_environment
 from provisioner.image.driver_recipe import ModuleSource, Replacement
+from provisioner.image.tools.cache import filled
 from provisioner.image.tools.command import run
 from provisioner.image.tools.foreign import ForeignPrograms
 
@@ -43,29 +44,24 @@ def compile_modules(
     for replacement in source.replace:
         replace(replacement, place / source.folder, chroot / headers["sources"].lstrip("/"))
     environment = compile_environment(source_date_epoch)
-    work = folder.with_name(folder.name + ".partial")
-    shutil.rmtree(work, ignore_errors=True)
-    work.mkdir(parents=True)
     log = folder.with_name(folder.name + ".log")
-    run(
-        foreign.command(
-            ["chroot", str(chroot), *compile_command(source, modules, headers, jobs or os.cpu_count() or 1)]
-        ),
-        hint=f"driver and kernel {release} do not fit: add what changed to driver.distribution.….source.replace of the "
-        f"recipe, or take a kernel that the driver knows; log: {log}",
-        environment=environment,
-        log=log,
-    )
-    for module in modules:
-        made = COMPILED / source.folder / f"{module}.ko"
-        run(
-            foreign.command(["chroot", str(chroot), "strip", "--strip-debug", str(made)]),
-            hint="correct source.tools of the recipe: binutils",
+    with filled(folder) as work:
+        foreign.run_inside(
+            chroot,
+            compile_command(source, modules, headers, jobs or os.cpu_count() or 1),
+            hint=f"driver and kernel {release} do not fit: add what changed to driver.distribution.….source.replace of "
+            f"the recipe, or take a kernel that the driver knows; log: {log}",
             environment=environment,
+            log=log,
         )
-        shutil.copyfile(chroot / made.relative_to("/"), work / f"{module}.ko")
-    shutil.rmtree(place)
-    work.rename(folder)
+        for module in modules:
+            made = COMPILED / source.folder / f"{module}.ko"
+            strip = ["strip", "--strip-debug", str(made)]
+            foreign.run_inside(
+                chroot, strip, hint="correct source.tools of the recipe: binutils", environment=environment
+            )
+            shutil.copyfile(chroot / made.relative_to("/"), work / f"{module}.ko")
+        shutil.rmtree(place)
     return folder
 
 

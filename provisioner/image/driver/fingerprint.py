@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import hashlib
+from dataclasses import replace
 from pathlib import Path
 
 from provisioner.api.machinery.errors import NeedsHuman
@@ -18,9 +19,12 @@ _CODE_BESIDE = (
     "driver_recipe.py",
     "gates/packages/installed.py",
     "gates/packages/records.py",
+    "gates/read/kernel_module.py",
     "module_signing.py",
     "plan.py",
+    "tools/cache.py",
     "tools/command.py",
+    "tools/elf.py",
     "tools/foreign.py",
     "tools/modules.py",
     "tools/tables.py",
@@ -40,33 +44,17 @@ def driver_fingerprint(recipe: Recipe, choices: Choices, base: str, certificate:
     for name, value in (
         ("choices", choices),
         ("driver", recipe.driver.source(choices.distribution.name)),
-        ("rules", _rules(recipe)),
+        ("rules", replace(recipe.driver, sources={}, container_toolkit=False)),
         ("epoch", recipe.source_date_epoch),
     ):
         fingerprint.add(name, repr(value).encode())
     fingerprint.add("base", base.encode())
     fingerprint.add("certificate", certificate or b"")
-    for tree in recipe.driver_trees:
+    for tree in recipe.trees("driver"):
         fingerprint.add_files(tree, tree.rglob("*"))
     fingerprint.add_files(_HERE, _HERE.rglob("*.py"))
     fingerprint.add_code(_HERE.parent, _CODE_BESIDE)
     return fingerprint.hexdigest()
-
-
-def _rules(recipe: Recipe) -> tuple[object, ...]:
-    driver = recipe.driver
-    assert driver is not None  # noqa: S101 - the caller has looked
-    return (
-        driver.modules_folder,
-        driver.modules,
-        driver.firmware,
-        driver.keep,
-        driver.clear_setuid,
-        driver.options,
-        driver.blacklist,
-        driver.enable,
-        driver.licences,
-    )
 
 
 def tools_fingerprint(wanted: WantedDriver) -> str:

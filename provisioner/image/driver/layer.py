@@ -69,16 +69,9 @@ def index(
     run(["cp", "--archive", "--reflink=auto", str(base), str(work)], hint="check the free space of the cache's disk")
     try:
         run(["cp", "--archive", f"{root}/.", str(work)], hint="check the free space of the cache's disk")
-        run(
-            foreign.command(["chroot", str(work), "depmod", release]),
-            hint="correct the recipe's packages: kmod",
-            environment=environment,
-        )
-        run(
-            foreign.command(["chroot", str(work), "ldconfig", "-X"]),
-            hint="correct the recipe's packages: libc-bin",
-            environment=environment,
-        )
+        kmod, libc = "correct the recipe's packages: kmod", "correct the recipe's packages: libc-bin"
+        foreign.run_inside(work, ["depmod", release], hint=kmod, environment=environment)
+        foreign.run_inside(work, ["ldconfig", "-X"], hint=libc, environment=environment)
         folder = Path("usr/lib/modules") / release
         for file in sorted((work / folder).glob("modules.*")):
             below = base / folder / file.name

@@ -4,30 +4,15 @@ from __future__ import annotations
 
 import dataclasses
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
 from fnmatch import fnmatchcase
 from pathlib import Path
 
 from provisioner.api.machinery.errors import NeedsHuman
 from provisioner.image.driver.trim import moved
 from provisioner.image.driver_recipe import FileMove, Licence
+from provisioner.image.gates.packages.installed import InstalledPackage
 from provisioner.image.gates.packages.records import Records, describe_package
 from provisioner.image.tools.command import run
-
-
-@dataclass(frozen=True)
-class Terms:
-    """Under what files of `package` may be passed on.
-
-    `licence` is an SPDX expression, `LicenseRef-…` for what SPDX has none for; `words` say what it means here. The
-    whole text is in the layer: usr/share/doc/<package>/copyright.
-    """
-
-    package: str
-    version: str
-    licence: str
-    words: str
-    redistributable: bool
 
 
 def upstream(version: str) -> str:
@@ -56,17 +41,12 @@ def with_files(records: Records, name: str, files: Iterable[str]) -> Records:
     )
 
 
-def terms_of(records: Records, licences: Sequence[Licence]) -> tuple[Terms, ...]:
-    """Raises: NeedsHuman if the recipe says no licence of a package whose files go into the image."""
-    found = []
-    for package in records.packages:
-        licence = next(
-            (each for each in licences if any(fnmatchcase(package.name, one) for one in each.packages)), None
-        )
-        if licence is None:
-            raise NeedsHuman(
-                f"the recipe says no licence of package {package.name}, whose files go into the image",
-                hint="read its copyright file, and add it to [[driver.licences]]",
-            )
-        found.append(Terms(package.name, package.version, licence.identifier, licence.reason, licence.redistributable))
-    return tuple(found)
+def licence_of(package: InstalledPackage, licences: Iterable[Licence]) -> Licence:
+    """Under what its files may be passed on. Raises: NeedsHuman if the recipe does not say it."""
+    for licence in licences:
+        if any(fnmatchcase(package.name, pattern) for pattern in licence.packages):
+            return licence
+    raise NeedsHuman(
+        f"the recipe says no licence of package {package.name}, whose files go into the image",
+        hint="read its copyright file, and add it to [[driver.licences]]",
+    )

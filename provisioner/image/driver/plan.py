@@ -9,7 +9,7 @@ from pathlib import Path, PurePosixPath
 
 from provisioner.image.driver_recipe import RELEASE, DriverRecipe, DriverSource, ModuleSource
 from provisioner.image.mirror import AptSource as Archive
-from provisioner.image.plan import DEBS, KEYRINGS, Choices
+from provisioner.image.plan import DEBS, Choices, mmdebstrap
 from provisioner.image.tools.command import clean_environment
 from provisioner.image.tools.tables import names_of
 
@@ -37,26 +37,8 @@ class WantedDriver:
 def obtain_command(wanted: WantedDriver, target: Path) -> list[str]:
     """mmdebstrap: a chroot with the compiler (or nothing but apt, for a driver that is prebuilt), and in it, in the
     folder `DEBS`, the driver's packages as files: they are unpacked, never installed."""
-    distribution, source = wanted.choices.distribution, wanted.source
-    return [
-        "mmdebstrap",
-        "--mode=root",
-        "--skip=check/qemu",
-        "--variant=apt",
-        "--format=directory",
-        f"--architectures={distribution.architectures[wanted.choices.architecture]}",
-        f"--keyring={KEYRINGS}",
-        '--aptopt=Acquire::Languages "none"',
-        '--aptopt=APT::Install-Recommends "false"',
-        "--dpkgopt=path-exclude=/usr/share/doc/*",
-        "--dpkgopt=path-exclude=/usr/share/man/*",
-        "--dpkgopt=path-exclude=/usr/share/locale/*",
-        *([f"--include={','.join(sorted(source.tools))}"] if source.tools else []),
-        f'--customize-hook=chroot "$1" sh -c {shlex.quote(_download(wanted))}',
-        distribution.suite,
-        str(target),
-        *(f"deb {archive.uri} {archive.suite} {' '.join(archive.components)}" for archive in wanted.archives),
-    ]
+    tools = sorted(wanted.source.tools)
+    return mmdebstrap(wanted.choices, wanted.archives, target, packages=tools, script=_download(wanted))
 
 
 def _download(wanted: WantedDriver) -> str:

@@ -33,13 +33,8 @@ def check_image(folder: Path, key: SignatureVerifier, *, contents: bool = True) 
             hint="where the key is: provisioner image sign MANIFEST --key image.sec; copy manifest.sig into the folder",
         )
     signature = _read(folder / SIGNATURE).decode(errors="replace")
-    key.verify(text, signature)
-    manifest, digest = decode(text), digest_of(text)
-    named = store.digest_of_folder(folder)
-    if named is not None and named != digest:
-        raise Refused(
-            f"image {folder} holds the manifest {digest}", hint=f"name its folder {store.folder_name(digest)}"
-        )
+    checked = check_manifest(folder, text, signature, key)
+    manifest, digest = checked.manifest, checked.digest
     for part in manifest.parts():
         file, expected = store.part_file(folder, manifest, part), part.file
         if not file.is_file():
@@ -54,6 +49,18 @@ def check_image(folder: Path, key: SignatureVerifier, *, contents: bool = True) 
                 f"{file} is altered: its sha256 is {observed}, the manifest says {expected.sha256}",
                 hint="publish the image again from its build",
             )
+    return checked
+
+
+def check_manifest(folder: Path, text: bytes, signature: str, key: SignatureVerifier) -> Checked:
+    """Check the signature, and that `folder` is named after the manifest, if after any. Raises: Refused."""
+    key.verify(text, signature)
+    manifest, digest = decode(text), digest_of(text)
+    named = store.digest_of_folder(folder)
+    if named is not None and named != digest:
+        raise Refused(
+            f"image {folder} holds the manifest {digest}", hint=f"name its folder {store.folder_name(digest)}"
+        )
     return Checked(digest, manifest, signature)
 
 

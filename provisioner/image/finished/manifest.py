@@ -82,11 +82,6 @@ class ImagePart:
     path: str
     file: FileDigest
 
-    @property
-    def is_document(self) -> bool:
-        """Whether people read it, and no machine fetches it."""
-        return self.name.startswith("document.")
-
 
 @dataclass(frozen=True, kw_only=True)
 class Manifest:
@@ -140,9 +135,9 @@ class Manifest:
         return f"layer.{layer.name}" if self.format == 2 else layer.name
 
 
-def digest_of(manifest: bytes) -> Sha256Digest:
-    """The image's digest: that of its manifest."""
-    return Sha256Digest("sha256:" + hashlib.sha256(manifest).hexdigest())
+def digest_of(content: bytes) -> Sha256Digest:
+    """The digest of some bytes; that of its manifest is an image's."""
+    return Sha256Digest("sha256:" + hashlib.sha256(content).hexdigest())
 
 
 def part_path(sha256: str) -> str:

@@ -19,8 +19,9 @@ from cryptography.exceptions import InvalidSignature
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey, Ed25519PublicKey
 from cryptography.hazmat.primitives.serialization import Encoding, NoEncryption, PrivateFormat, PublicFormat
 
-from provisioner.api.machinery.errors import NeedsHuman, NotFound, Refused
+from provisioner.api.machinery.errors import NotFound, Refused
 from provisioner.api.machinery.values import Secret
+from provisioner.image.tools.private_files import must_be_private, write_key_pair
 
 _ALGORITHM: Final = b"Ed"
 _COMMENT: Final = "untrusted comment: "
@@ -158,14 +159,7 @@ class SecretKey:
 def write_keys(folder: Path, key: SecretKey) -> tuple[Path, Path]:
     """Write `image.sec` (mode 0600) and `image.pub`. Raises: Refused if one exists: a key is never overwritten."""
     secret_file, public_file = folder / "image.sec", folder / "image.pub"
-    for existing in (secret_file, public_file):
-        if existing.exists():
-            raise Refused(f"{existing} exists", hint="name another folder; a key in use is never overwritten")
-    folder.mkdir(parents=True, exist_ok=True)
-    descriptor = os.open(secret_file, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)
-    with os.fdopen(descriptor, "w") as file:
-        file.write(key.encode().reveal())
-    public_file.write_text(key.public.encode())
+    write_key_pair(secret_file, key.encode(), public_file, key.public.encode().encode())
     return secret_file, public_file
 
 
@@ -178,10 +172,7 @@ def read_secret_key(file: Path) -> SecretKey:
         raise NotFound(
             f"signing key {file} does not exist", hint=f"make one: provisioner image keygen {file.parent}"
         ) from error
-    if mode & 0o077:
-        raise NeedsHuman(
-            f"signing key {file} can be read by others (mode {mode & 0o777:04o})", hint=f"chmod 600 {file}"
-        )
+    must_be_private("signing key", file, mode)
     return SecretKey.decode(text)
 
 

@@ -5,7 +5,7 @@
 
 Of format 1 an image's folder has its files, too: vmlinuz, stage1.img, root.squashfs. An image's folder appears last,
 and with one rename: where it is, the image is whole. Parts that no image names are what a writer left that was ended;
-whoever deletes any holds the store's lock alone (`locked`), as all who write share it.
+whoever deletes any holds the store's lock alone (`retention.collect.alone`), as all who write share it.
 """
 
 from __future__ import annotations
@@ -68,11 +68,6 @@ def part_files(folder: Path) -> dict[str, Path]:
     return {part.name: part_file(folder, manifest, part) for part in manifest.parts()}
 
 
-def layer_files(folder: Path) -> list[Path]:
-    """The file systems of the image in `folder`, from the bottom of its overlay to the top. Raises: as part_files."""
-    return [file for name, file in part_files(folder).items() if name == "root" or name.startswith("layer.")]
-
-
 def measure(file: Path) -> FileDigest:
     """Digest and size of a file."""
     with file.open("rb") as stream:
@@ -80,11 +75,11 @@ def measure(file: Path) -> FileDigest:
 
 
 @contextmanager
-def locked(store: Path, *, alone: bool = False) -> Iterator[None]:
-    """Hold the store's lock: shared to add to it, `alone` to delete from it. Waits for as long as it takes."""
+def locked(store: Path) -> Iterator[None]:
+    """Share the store's lock with all who add to it. Waits for as long as it takes."""
     store.mkdir(parents=True, exist_ok=True)
     with (store / LOCK).open("a") as stream:
-        fcntl.flock(stream, fcntl.LOCK_EX if alone else fcntl.LOCK_SH)
+        fcntl.flock(stream, fcntl.LOCK_SH)
         yield
 
 
@@ -126,13 +121,13 @@ def put_image(store: Path, manifest: bytes, signature: str | None, files: Mappin
             write_whole(partial / MANIFEST, [manifest])
             if signature is not None:
                 write_whole(partial / SIGNATURE, [signature.encode()])
-            _sync_folder(partial)
+            sync_folder(partial)
             try:
                 partial.rename(folder)
             except OSError:
                 if not folder.is_dir():  # else another writer was faster; the name says that it is the same image
                     raise
-            _sync_folder(store)
+            sync_folder(store)
         finally:
             shutil.rmtree(partial, ignore_errors=True)
     return folder
@@ -145,7 +140,7 @@ def write_signature(folder: Path, signature: str) -> Path:
     try:
         write_whole(partial, [signature.encode()])
         partial.rename(target)
-        _sync_folder(folder)
+        sync_folder(folder)
     finally:
         partial.unlink(missing_ok=True)
     return target
@@ -173,7 +168,7 @@ def put_part(store: Path, source: Path, expected: FileDigest) -> Path:
                 hint="publish the image again from its build",
             )
         partial.rename(target)
-        _sync_folder(target.parent)
+        sync_folder(target.parent)
     finally:
         partial.unlink(missing_ok=True)
     return target
@@ -198,8 +193,8 @@ def _pieces(file: Path) -> Iterator[bytes]:
             yield piece
 
 
-def _sync_folder(folder: Path) -> None:
-    """What was renamed into it is there after a loss of power, too, and not before what it names."""
+def sync_folder(folder: Path) -> None:
+    """What was renamed into it, or deleted, is so after a loss of power, too, and not before what it names."""
     descriptor = os.open(folder, os.O_RDONLY | os.O_DIRECTORY)
     try:
         os.fsync(descriptor)

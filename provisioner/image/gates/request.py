@@ -9,7 +9,6 @@ from pathlib import Path
 
 from provisioner.api.servers.server import Architecture
 from provisioner.image.finished.manifest import FileDigest
-from provisioner.image.gates.documents.sizes import SizeReport
 from provisioner.image.gates.packages.records import Records
 from provisioner.image.gates.recipe import GateRules
 from provisioner.image.tools.foreign import ForeignPrograms
@@ -53,5 +52,4 @@ class GateReport:
     """All gates have passed. `documents` by name: `sbom`, `sizes`, `licences`. `lines`: what a person should read."""
 
     documents: Mapping[str, bytes]
-    sizes: SizeReport
     lines: tuple[str, ...] = ()

@@ -96,7 +96,9 @@ def run_gates(request: GateRequest, probe: ProbesModules = probe_modules) -> Gat
     owners = components(tree, request.records.packages)
     report = measure(request, tree, packed, owners)
     hits = _hits(request, tree)
-    failures = sorted({*_judge(request, tree, packed, report, probe), *_judge_vulnerabilities(request, hits)})
+    exceptions = reasons(request.rules.allow_vulnerabilities)
+    vulnerable = check_vulnerabilities(hits, exceptions, request.today)
+    failures = sorted({*_judge(request, tree, packed, report, probe), *vulnerable})
     if failures:
         raise GatesFailed(request.recipe, failures)
     documents = {
@@ -104,7 +106,7 @@ def run_gates(request: GateRequest, probe: ProbesModules = probe_modules) -> Gat
         "sizes": encode_sizes(report),
         "licences": licence_archive(request.records, request.source_date_epoch),
     }
-    return GateReport(documents=documents, sizes=report, lines=(*_lines(report, request.previous), *_unfixed(hits)))
+    return GateReport(documents=documents, lines=(*_lines(report, request.previous), *_unfixed(hits)))
 
 
 def _judge(
@@ -121,20 +123,20 @@ def _judge(
     )
     yield from unreadable
     yield from check_modules(tree, release, probed)
-    yield from check_symbols(modules, read_exports(kernel), reasons(rules.allowed_missing_symbols))
-    yield from check_firmware(tree, modules, reasons(rules.allowed_missing_firmware))
+    yield from check_symbols(modules, read_exports(kernel), reasons(rules.allow_missing_symbols))
+    yield from check_firmware(tree, modules, reasons(rules.allow_missing_firmware))
     yield from check_kernel(tree, modules, release, read_release(kernel))
     yield from check_driver(driver_versions(tree, modules, request.records.packages), versions)
     yield from check_agreement(versions, rules.agree)
-    yield from check_libraries(tree, request.architecture, reasons(rules.allowed_missing_libraries))
-    yield from check_privileges(tree, reasons(rules.allowed_setuid), reasons(rules.allowed_world_writable))
-    yield from check_secrets(tree, reasons(rules.allowed_public_keys))
+    yield from check_libraries(tree, request.architecture, reasons(rules.allow_missing_libraries))
+    yield from check_privileges(tree, reasons(rules.allow_setuid), reasons(rules.allow_world_writable))
+    yield from check_secrets(tree, reasons(rules.allow_public_keys))
     yield from check_stage1(read_stage1(request.stage1))
-    yield from check_leftovers(tree, reasons(rules.allowed_leftovers))
+    yield from check_leftovers(tree, reasons(rules.allow_leftovers))
     yield from check_times(tree, request.source_date_epoch)
     yield from check_packed_times(packed, request.source_date_epoch)
     yield from check_python(tree)
-    yield from check_paths(tree, reasons(rules.needed_files), reasons(rules.forbidden))
+    yield from check_paths(tree, reasons(rules.needed_files), reasons(rules.forbid))
     yield from check_licences(request.records)
 
 
@@ -149,10 +151,6 @@ def _hits(request: GateRequest, tree: Tree) -> list[Hit]:
     programs = _programs(request, tree)
     parts = parts_of(request.distribution, request.records.packages, programs)
     return find_hits(parts, read_vulnerabilities(request.vulnerabilities))
-
-
-def _judge_vulnerabilities(request: GateRequest, hits: Sequence[Hit]) -> Iterator[GateFailure]:
-    return check_vulnerabilities(hits, reasons(request.rules.allowed_vulnerabilities), request.today)
 
 
 def _unfixed(hits: Sequence[Hit]) -> Iterator[str]:

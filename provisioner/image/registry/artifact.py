@@ -10,15 +10,14 @@ Source: OCI Image Specification 1.1, "Guidelines for Artifact Usage".
 
 from __future__ import annotations
 
-import hashlib
 import json
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from typing import Any, Final
 
 from provisioner.api.machinery.errors import Refused
 from provisioner.api.machinery.values import Sha256Digest
-from provisioner.image.finished.manifest import FileDigest
+from provisioner.image.finished.manifest import FileDigest, digest_of
 from provisioner.image.registry.client import MANIFEST_TYPE
 
 ARTIFACT_TYPE: Final = "application/vnd.provisioner.image.v1"
@@ -26,6 +25,8 @@ CONFIG_TYPE: Final = "application/vnd.provisioner.image.manifest.v1"
 SIGNATURE_TYPE: Final = "application/vnd.provisioner.image.signature.v1"
 PART_TYPE: Final = "application/vnd.provisioner.image.part.v1"
 MAX_SIGNATURE_BYTES: Final = 1024
+PartReport = Callable[[str, int, bool], None]
+"""Told of each part: its name, its bytes, and whether it was there already."""
 _TITLE: Final = "org.opencontainers.image.title"
 _TAG: Final = "image-"
 _HINT: Final = "push the image again (provisioner image push)"
@@ -42,9 +43,9 @@ def encode_artifact(manifest: bytes, signature: bytes, parts: Iterable[tuple[str
         "schemaVersion": 2,
         "mediaType": MANIFEST_TYPE,
         "artifactType": ARTIFACT_TYPE,
-        "config": _descriptor(CONFIG_TYPE, _digest(manifest), len(manifest), "manifest"),
+        "config": _descriptor(CONFIG_TYPE, digest_of(manifest), len(manifest), "manifest"),
         "layers": [
-            _descriptor(SIGNATURE_TYPE, _digest(signature), len(signature), "manifest.sig"),
+            _descriptor(SIGNATURE_TYPE, digest_of(signature), len(signature), "manifest.sig"),
             *(_descriptor(PART_TYPE, f"sha256:{file.sha256}", file.size_bytes, name) for name, file in parts),
         ],
     }
@@ -79,10 +80,6 @@ def decode_artifact(body: bytes, image: Sha256Digest) -> OciManifest:
     if len(digits) != 64 or not set(digits) <= set("0123456789abcdef"):
         raise Refused(f"the signature of image {image} has the digest {signature[:80]!r}", hint=_HINT)
     return OciManifest(Sha256Digest(f"sha256:{digits}"))
-
-
-def _digest(data: bytes) -> str:
-    return "sha256:" + hashlib.sha256(data).hexdigest()
 
 
 def _descriptor(media_type: str, digest: str, size_bytes: int, title: str) -> dict[str, Any]:

@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-import hashlib
-import json
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from http import HTTPStatus
 from pathlib import Path
@@ -13,6 +11,8 @@ from urllib.parse import quote, urlencode, urljoin
 
 from provisioner.api.machinery.errors import NeedsHuman, NotFound, Refused, Retryable
 from provisioner.api.machinery.values import Sha256Digest
+from provisioner.image.finished.manifest import digest_of
+from provisioner.image.finished.store import measure
 from provisioner.image.registry.access import MIB
 from provisioner.image.registry.transport import SHORT_BYTES, RegistryCall, RegistryResponse, RegistryTransport
 
@@ -20,8 +20,6 @@ MANIFEST_TYPE: Final = "application/vnd.oci.image.manifest.v1+json"
 MAX_MANIFEST_BYTES: Final = 256 * 1024
 _PUSH: Final = "pull,push"
 _MAX_CHUNK_BYTES: Final = 64 * MIB
-_TAGS_AT_A_TIME: Final = 200
-_MAX_TAG_PAGES: Final = 500
 
 
 @dataclass(frozen=True)
@@ -56,34 +54,32 @@ class Registry:
             length = answer.headers.get("Content-Length")
             return answer.status == HTTPStatus.OK and length in (None, str(size_bytes))
 
-        return self._transport.attempt(lambda: self._transport.exchange(call, judge))
+        return self._transport.ask(call, judge)
 
     def read_blob(self, digest: Sha256Digest, max_bytes: int) -> bytes:
         """A small blob. Raises: NotFound; Refused if it is larger, or another than its digest says."""
         call = RegistryCall(
             method="GET", url=f"{self._root}/blobs/{digest}", what=f"give blob {digest}", max_bytes=max_bytes
         )
-        data = self._transport.attempt(lambda: self._transport.exchange(call, lambda answer: answer.body()))
-        observed = hashlib.sha256(data).hexdigest()
-        if len(data) > max_bytes or f"sha256:{observed}" != digest:
+        data = self._transport.ask(call, RegistryResponse.body)
+        observed = digest_of(data)
+        if len(data) > max_bytes or observed != digest:
             raise Refused(
-                f"{self} gave {len(data)} bytes with sha256:{observed} as blob {digest}",
+                f"{self} gave {len(data)} bytes with {observed} as blob {digest}",
                 hint="push the image again; what the registry has is damaged, or was altered on the way",
             )
         return data
 
-    def fetch_blob(
-        self, digest: Sha256Digest, size_bytes: int, file: Path, progress: Callable[[int], None] = lambda count: None
-    ) -> None:
+    def fetch_blob(self, digest: Sha256Digest, size_bytes: int, file: Path) -> None:
         """Bring `file` to hold exactly this blob; what it holds already is taken for the blob's beginning.
 
         A connection that is cut, or too slow, is gone on with from there. What comes out wrong is fetched once more as
-        a whole. `progress` is told of bytes as they come.
+        a whole.
         Raises: NotFound; Refused if it is wrong again; NeedsHuman if there is no room.
         """
         for last in (False, True):
-            self._fetch_rest(digest, size_bytes, file, progress)
-            observed = _sha256(file)
+            self._fetch_rest(digest, size_bytes, file)
+            observed = measure(file).sha256
             if f"sha256:{observed}" == digest:
                 return
             file.unlink()
@@ -93,7 +89,7 @@ class Registry:
                     hint="push the image again; what the registry has is damaged, or was altered on the way",
                 )
 
-    def _fetch_rest(self, digest: Sha256Digest, size: int, file: Path, progress: Callable[[int], None]) -> None:
+    def _fetch_rest(self, digest: Sha256Digest, size: int, file: Path) -> None:
         if _size(file) > size:
             file.unlink()
 
@@ -110,13 +106,11 @@ class Registry:
                 max_bytes=size,
                 seconds=self._transport.access.limits.seconds_for(size - have),
             )
-            self._transport.exchange(call, lambda answer: self._receive(answer, digest, size, file, progress))
+            self._transport.exchange(call, lambda answer: self._receive(answer, digest, size, file))
 
         self._transport.attempt(fetch, progress=lambda: _size(file))
 
-    def _receive(
-        self, answer: RegistryResponse, digest: Sha256Digest, size: int, file: Path, progress: Callable[[int], None]
-    ) -> None:
+    def _receive(self, answer: RegistryResponse, digest: Sha256Digest, size: int, file: Path) -> None:
         begin = _size(file)
         if answer.status == HTTPStatus.OK:
             begin = 0  # it knows no ranges: the whole comes
@@ -132,19 +126,15 @@ class Registry:
                     stream.write(part)
                 except OSError as error:
                     raise _no_room(file, error) from error
-                progress(len(part))
         if begin < size:
             raise Retryable(f"{self} gave {begin} of the {size} bytes of blob {digest}", after_seconds=0)
 
-    def push_blob(
-        self, digest: Sha256Digest, size_bytes: int, read: Callable[[int, int], bytes],
-        progress: Callable[[int], None] = lambda count: None,
-    ) -> None:  # fmt: skip
+    def push_blob(self, digest: Sha256Digest, size_bytes: int, read: Callable[[int, int], bytes]) -> None:
         """Upload a blob in chunks; `read` gives the bytes at an offset. An upload that is cut is gone on with.
 
         Raises: Refused if the registry finds another digest.
         """
-        upload = _Upload(self._transport, f"take blob {digest}", read, size_bytes, progress)
+        upload = _Upload(self._transport, f"take blob {digest}", read, size_bytes)
         self._transport.attempt(lambda: upload.go_on(digest), progress=lambda: upload.accepted)
 
     def find_manifest(self, tag: str) -> TaggedManifest | None:
@@ -162,9 +152,9 @@ class Registry:
             if answer.status == HTTPStatus.NOT_FOUND:
                 return None
             body = answer.body()
-            return TaggedManifest(Sha256Digest(f"sha256:{hashlib.sha256(body).hexdigest()}"), body)
+            return TaggedManifest(digest_of(body), body)
 
-        return self._transport.attempt(lambda: self._transport.exchange(call, read))
+        return self._transport.ask(call, read)
 
     def put_manifest(self, tag: str, body: bytes) -> None:
         """Raises: Refused if the registry took it for another than it is."""
@@ -177,7 +167,7 @@ class Registry:
             body=body,
             actions=_PUSH,
         )
-        expected = f"sha256:{hashlib.sha256(body).hexdigest()}"
+        expected = digest_of(body)
 
         def judge(answer: RegistryResponse) -> None:
             told = answer.headers.get("Docker-Content-Digest", expected)
@@ -186,7 +176,7 @@ class Registry:
                     f"{self} took manifest {tag} for {told[:80]}, it is {expected}", hint="is it altered on the way?"
                 )
 
-        self._transport.attempt(lambda: self._transport.exchange(call, judge))
+        self._transport.ask(call, judge)
 
     def delete_manifest(self, digest: Sha256Digest) -> bool:
         """False if it was gone. Raises: MethodNotAllowed where the registry deletes nothing."""
@@ -197,41 +187,14 @@ class Registry:
             good=(HTTPStatus.OK, HTTPStatus.ACCEPTED, HTTPStatus.NOT_FOUND),
             actions="pull,push,delete",
         )
-        gone = (HTTPStatus.NOT_FOUND,)
-        return self._transport.attempt(lambda: self._transport.exchange(call, lambda a: a.status not in gone))
-
-    def tags(self) -> Iterator[str]:
-        """All of them, some at a time; none of a repository that is not there yet. Raises: Refused on a list without
-        end."""
-        last: str | None = None
-        for _ in range(_MAX_TAG_PAGES):
-            query = {"n": str(_TAGS_AT_A_TIME)} | ({"last": last} if last is not None else {})
-            call = RegistryCall(
-                method="GET",
-                url=f"{self._root}/tags/list?{urlencode(query)}",
-                what="list its tags",
-                good=(HTTPStatus.OK, HTTPStatus.NOT_FOUND),
-                max_bytes=MIB,
-            )
-            names, goes_on = self._transport.attempt(lambda call=call: self._transport.exchange(call, _tags))  # type: ignore[misc]
-            yield from names
-            if not goes_on or not names or names[-1] == last:
-                return
-            last = names[-1]
-        raise Refused(
-            f"{self} has more than {_MAX_TAG_PAGES} pages of tags", hint="give images a repository of their own"
-        )
+        return self._transport.ask(call, lambda answer: answer.status != HTTPStatus.NOT_FOUND)
 
 
 class _Upload:
     """One blob on its way: where to, and how far the registry has it."""
 
-    def __init__(
-        self, transport: RegistryTransport, what: str, read: Callable[[int, int], bytes], size: int,
-        progress: Callable[[int], None],
-    ) -> None:  # fmt: skip
+    def __init__(self, transport: RegistryTransport, what: str, read: Callable[[int, int], bytes], size: int) -> None:
         self._transport, self._what, self._read, self._size = transport, what, read, size
-        self._progress = progress
         self._location: str | None = None
         self._is_sure = True
         self.accepted = 0
@@ -273,7 +236,6 @@ class _Upload:
         answer = self._transport.exchange(call, lambda answer: answer)
         self._is_sure = True
         self.accepted += count
-        self._progress(count)
         if method == "PATCH":
             self._locate(answer)
 
@@ -313,16 +275,6 @@ class _Upload:
         )  # fmt: skip
 
 
-def _tags(answer: RegistryResponse) -> tuple[list[str], bool]:
-    if answer.status == HTTPStatus.NOT_FOUND:
-        return [], False
-    try:
-        tags = json.loads(answer.body()).get("tags") or []
-    except (ValueError, AttributeError, RecursionError) as error:
-        raise Refused("the registry's list of tags is no JSON object", hint="is it a registry?") from error
-    return [tag for tag in tags if isinstance(tag, str)], "Link" in answer.headers
-
-
 def _opened(file: Path, begin: int) -> BinaryIO:
     try:
         stream = file.open("r+b" if begin else "wb")
@@ -344,8 +296,3 @@ def _size(file: Path) -> int:
         return file.stat().st_size
     except FileNotFoundError:
         return 0
-
-
-def _sha256(file: Path) -> str:
-    with file.open("rb") as stream:
-        return hashlib.file_digest(stream, "sha256").hexdigest()

@@ -14,6 +14,7 @@ from typing import Any, Final
 from provisioner.api.machinery.documents import Unreadable, read_json
 from provisioner.api.machinery.errors import NeedsHuman, NotFound, Refused
 from provisioner.api.machinery.values import Secret
+from provisioner.image.tools.private_files import must_be_private
 
 MAX_BYTES: Final = 1 << 20
 _DOCKER_HUB: Final = frozenset({"docker.io", "index.docker.io", "registry-1.docker.io", "registry.hub.docker.com"})
@@ -34,10 +35,10 @@ class RegistryCredentials:
         return Secret("Basic " + base64.b64encode(pair).decode())
 
 
-def usual_file(environment: Mapping[str, str] = os.environ, home: Path | None = None) -> Path:
+def _usual_file() -> Path:
     """Where docker keeps it."""
-    folder = environment.get("DOCKER_CONFIG")
-    return (Path(folder) if folder else (home or Path.home()) / ".docker") / "config.json"
+    folder = os.environ.get("DOCKER_CONFIG")
+    return (Path(folder) if folder else Path.home() / ".docker") / "config.json"
 
 
 def read_credentials(host: str, file: Path | None, repository: str = "") -> RegistryCredentials | None:
@@ -48,7 +49,7 @@ def read_credentials(host: str, file: Path | None, repository: str = "") -> Regi
     Raises: NotFound for a file that was named and is not there; NeedsHuman if others may read it, or it hands out
     passwords by a program; Refused if it cannot be read.
     """
-    found = usual_file() if file is None else file
+    found = _usual_file() if file is None else file
     try:
         with found.open("rb") as stream:
             mode, data = os.fstat(stream.fileno()).st_mode, stream.read(MAX_BYTES + 1)
@@ -65,10 +66,7 @@ def read_credentials(host: str, file: Path | None, repository: str = "") -> Regi
     entry = _entry(body, host, repository)
     if entry is None:
         return None
-    if mode & 0o077:
-        raise NeedsHuman(
-            f"registry configuration {found} can be read by others (mode {mode & 0o777:04o})", hint=f"chmod 600 {found}"
-        )
+    must_be_private("registry configuration", found, mode)
     return _credentials(entry, host, found)
 
 

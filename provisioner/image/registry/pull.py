@@ -8,7 +8,7 @@ The image's folder appears last, as in every store: see `provisioner.image.finis
 from __future__ import annotations
 
 import fcntl
-import os
+import shutil
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -20,15 +20,12 @@ from provisioner.api.machinery.values import Sha256Digest
 from provisioner.image.finished import store as stores
 from provisioner.image.finished.manifest import MAX_BYTES, ImagePart, Manifest, decode, digest_of
 from provisioner.image.finished.sign import SignatureVerifier
-from provisioner.image.registry.artifact import MAX_SIGNATURE_BYTES, decode_artifact, tag_of
+from provisioner.image.registry.artifact import MAX_SIGNATURE_BYTES, PartReport, decode_artifact, tag_of
 from provisioner.image.registry.client import Registry
 
 PULLING: Final = ".pulling"
 SPARE_BYTES: Final = 64 << 20
 """What a pull leaves free: the boot host writes its own files on that disk, too."""
-
-Report = Callable[[str, int, bool], None]
-"""Told of each part: its name, its bytes, and whether it was there already."""
 
 
 @dataclass(frozen=True)
@@ -45,8 +42,8 @@ def pull_image(
     store: Path,
     key: SignatureVerifier,
     *,
-    free_bytes: Callable[[Path], int] = lambda folder: _free_bytes(folder),
-    report: Report = lambda name, size, there: None,
+    free_bytes: Callable[[Path], int] = lambda folder: shutil.disk_usage(folder).free,
+    report: PartReport = lambda name, size, there: None,
 ) -> Pulled:
     """Pull the image `digest` into `store`: what is there of it already is not fetched.
 
@@ -154,8 +151,3 @@ def _alone(store: Path, name: str) -> Iterator[None]:
     with (folder / f"{name}.lock").open("a") as lock:
         fcntl.flock(lock, fcntl.LOCK_EX)
         yield
-
-
-def _free_bytes(folder: Path) -> int:
-    found = os.statvfs(folder)
-    return found.f_bavail * found.f_frsize

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import hashlib
 from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
@@ -10,13 +9,10 @@ from pathlib import Path
 from provisioner.api.machinery.values import Sha256Digest
 from provisioner.image.finished import store
 from provisioner.image.finished.check import check_image
-from provisioner.image.finished.manifest import MANIFEST, SIGNATURE
+from provisioner.image.finished.manifest import MANIFEST, SIGNATURE, digest_of
 from provisioner.image.finished.sign import SignatureVerifier
-from provisioner.image.registry.artifact import encode_artifact, tag_of
+from provisioner.image.registry.artifact import PartReport, encode_artifact, tag_of
 from provisioner.image.registry.client import Registry
-
-Report = Callable[[str, int, bool], None]
-"""Told of each part: its name, its bytes, and whether it was there already."""
 
 
 @dataclass(frozen=True)
@@ -29,7 +25,7 @@ class Pushed:
 
 
 def push_image(
-    folder: Path, registry: Registry, key: SignatureVerifier, report: Report = lambda name, size, there: None
+    folder: Path, registry: Registry, key: SignatureVerifier, report: PartReport = lambda name, size, there: None
 ) -> Pushed:
     """Push the image in `folder`, in its store. Doing it again, also after it was broken off, sends what is missing.
 
@@ -62,8 +58,8 @@ def push_image(
     return Pushed(checked.digest, sent, was_there=False)
 
 
-def _push_text(registry: Registry, name: str, text: bytes, report: Report) -> int:
-    digest = Sha256Digest("sha256:" + hashlib.sha256(text).hexdigest())
+def _push_text(registry: Registry, name: str, text: bytes, report: PartReport) -> int:
+    digest = digest_of(text)
     there = registry.has_blob(digest, len(text))
     if not there:
         registry.push_blob(digest, len(text), lambda begin, count: text[begin : begin + count])

@@ -37,8 +37,13 @@ class Repository:
 
     @property
     def is_loopback(self) -> bool:
-        """Whether what is sent to it cannot leave this machine."""
-        return is_loopback(self.hostname)
+        """Whether what is sent to it cannot leave this machine. By its name alone: an answer of DNS proves nothing."""
+        if self.hostname == "localhost":
+            return True
+        try:
+            return ipaddress.ip_address(self.hostname).is_loopback
+        except ValueError:
+            return False
 
     def __str__(self) -> str:
         return f"{SCHEME}{self.host}/{self.name}"
@@ -50,16 +55,6 @@ class ImageReference:
 
     repository: Repository
     digest: Sha256Digest | None = None
-
-
-def is_loopback(hostname: str) -> bool:
-    """By its name alone: nothing is resolved, as an answer of DNS proves nothing."""
-    if hostname.lower() == "localhost":
-        return True
-    try:
-        return ipaddress.ip_address(hostname).is_loopback
-    except ValueError:
-        return False
 
 
 def parse_reference(text: str) -> ImageReference:

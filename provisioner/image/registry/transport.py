@@ -117,6 +117,10 @@ class RegistryTransport:
                     raise
                 self._sleep(min(wait, longest))
 
+    def ask(self, call: RegistryCall, receive: Callable[[RegistryResponse], T]) -> T:
+        """`exchange`, attempted."""
+        return self.attempt(lambda: self.exchange(call, receive))
+
     def exchange(self, call: RegistryCall, receive: Callable[[RegistryResponse], T]) -> T:
         """Make the call once, and return what `receive` makes of its answer, inside of the call's time.
 
@@ -136,28 +140,21 @@ class RegistryTransport:
     def _send(
         self, call: RegistryCall, receive: Callable[[RegistryResponse], T], url: str, *, hops: int, may_ask: bool
     ) -> T:
-        limits, own = self.access.limits, self.is_own(url)
+        own = self.is_own(url)
         headers = dict(call.headers or {})
         if own and (header := self._authority.header) is not None:
             headers["Authorization"] = header.reveal()
-        with bounded_call(f"registry {self.access.repository.host}", seconds=1e9, max_bytes=call.max_bytes):
-            response = self._session.request(
-                call.method,
-                url,
-                headers=headers,
-                data=call.body,
-                timeout=(limits.connect_seconds, limits.silence_seconds),
-                allow_redirects=False,
-                stream=True,
-            )
-            with closing(response):
-                status, answered = response.status_code, response.headers
-                if status in call.good:
-                    return receive(RegistryResponse(status, answered, read_parts(response.raw), url))
-                challenge = answered.get("WWW-Authenticate") if status == HTTPStatus.UNAUTHORIZED else None
-                if status not in _REDIRECTS and not (challenge and own and may_ask):
-                    words = b"" if call.method == "HEAD" else b"".join(read_parts(response.raw))
-                    raise_failure(status, answered, words, self._name(call))
+        with (
+            bounded_call(f"registry {self.access.repository.host}", seconds=1e9, max_bytes=call.max_bytes),
+            closing(self._request(call.method, url, headers, call.body)) as response,
+        ):
+            status, answered = response.status_code, response.headers
+            if status in call.good:
+                return receive(RegistryResponse(status, answered, read_parts(response.raw), url))
+            challenge = answered.get("WWW-Authenticate") if status == HTTPStatus.UNAUTHORIZED else None
+            if status not in _REDIRECTS and not (challenge and own and may_ask):
+                words = b"" if call.method == "HEAD" else b"".join(read_parts(response.raw))
+                raise_failure(status, answered, words, self._name(call))
         if challenge is not None:
             self._authority.answer(challenge, call.actions, self._fetch_token)
             return self._send(call, receive, url, hops=hops, may_ask=False)
@@ -178,25 +175,30 @@ class RegistryTransport:
 
     def _fetch_token(self, method: str, url: str, headers: Mapping[str, str], body: bytes | None) -> bytes:
         """A token's JSON. It is not led anywhere: what is sent there opens the registry."""
-        limits, host = self.access.limits, self.access.repository.host
-        with bounded_call(f"registry {host}", seconds=limits.call_seconds, max_bytes=SHORT_BYTES):
-            response = self._session.request(
-                method,
-                url,
-                headers=dict(headers),
-                data=body,
-                timeout=(limits.connect_seconds, limits.silence_seconds),
-                allow_redirects=False,
-                stream=True,
-            )
-            with closing(response):
-                data = b"".join(read_parts(response.raw))
+        seconds, host = self.access.limits.call_seconds, self.access.repository.host
+        with (
+            bounded_call(f"registry {host}", seconds=seconds, max_bytes=SHORT_BYTES),
+            closing(self._request(method, url, headers, body)) as response,
+        ):
+            data = b"".join(read_parts(response.raw))
         what = f"{self.access.repository} has no token for the caller"
         if response.status_code in _REDIRECTS:
             raise Refused(f"{what}: {url[:200]} redirects", hint="correct the registry's auth.token.realm")
         if response.status_code != HTTPStatus.OK:
             raise_failure(response.status_code, response.headers, data, what)
         return data
+
+    def _request(self, method: str, url: str, headers: Mapping[str, str], body: bytes | None) -> requests.Response:
+        limits = self.access.limits
+        return self._session.request(
+            method,
+            url,
+            headers=dict(headers),
+            data=body,
+            timeout=(limits.connect_seconds, limits.silence_seconds),
+            allow_redirects=False,
+            stream=True,
+        )
 
     def is_own(self, url: str) -> bool:
         """Whether it is the registry itself that would be asked."""

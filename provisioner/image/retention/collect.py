@@ -29,7 +29,7 @@ from provisioner.api.machinery.errors import Conflict, NotFound, Refused, Retrya
 from provisioner.api.machinery.values import Sha256Digest
 from provisioner.api.machinery.wording import quantity
 from provisioner.cluster.resources import ResourceType, of
-from provisioner.image.finished.store import LOCK, digest_of_folder, folder_name
+from provisioner.image.finished.store import LOCK, digest_of_folder, folder_name, sync_folder
 from provisioner.image.registry.artifact import tag_of
 from provisioner.image.registry.client import Registry
 from provisioner.image.registry.failures import MethodNotAllowed
@@ -73,44 +73,29 @@ def clear_mark(store: Path, digest: Sha256Digest) -> None:
     (store / COLLECTING / folder_name(digest)).unlink(missing_ok=True)
 
 
-def sync_folder(folder: Path) -> None:
-    """What was renamed in it, or deleted, is so after a loss of power, too."""
-    descriptor = os.open(folder, os.O_RDONLY | os.O_DIRECTORY)
-    try:
-        os.fsync(descriptor)
-    finally:
-        os.close(descriptor)
-
-
 # The store for oneself alone: while no publication and no pull is under way, and none can begin.
 
 _POLL_SECONDS: Final = 0.1
 
 
 @contextmanager
-def alone(
-    store: Path,
-    wait_seconds: float,
-    *,
-    clock: Callable[[], float] = time.monotonic,
-    sleep: Callable[[float], None] = time.sleep,
-) -> Iterator[None]:
+def alone(store: Path, wait_seconds: float) -> Iterator[None]:
     """Hold the lock that all who write share. Raises: Retryable if it is not to be had in time; NotFound."""
     if not store.is_dir():
         raise NotFound(f"image store {store} does not exist", hint="name the folder that provisioner boot serves")
-    ends = clock() + wait_seconds
+    ends = time.monotonic() + wait_seconds
     with (store / LOCK).open("a") as lock:
         while True:
             try:
                 fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
             except BlockingIOError as error:
-                if clock() >= ends:
+                if time.monotonic() >= ends:
                     raise Retryable(
                         f"image store {store} is in use: an image is published or pulled for more than "
                         f"{wait_seconds:g} s; nothing was deleted, run it again later",
                         after_seconds=60,
                     ) from error
-                sleep(_POLL_SECONDS)
+                time.sleep(_POLL_SECONDS)
             else:
                 break
         yield

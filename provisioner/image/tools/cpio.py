@@ -22,8 +22,8 @@ class CpioEntry:
     device: tuple[int, int] = (0, 0)
 
 
-def folder(name: str, mode: int = 0o755) -> CpioEntry:
-    return CpioEntry(name, stat.S_IFDIR | mode)
+def folder(name: str) -> CpioEntry:
+    return CpioEntry(name, stat.S_IFDIR | 0o755)
 
 
 def file(name: str, content: bytes, mode: int = 0o644) -> CpioEntry:
@@ -34,8 +34,8 @@ def link(name: str, target: str) -> CpioEntry:
     return CpioEntry(name, stat.S_IFLNK | 0o777, target.encode())
 
 
-def character_device(name: str, major: int, minor: int, mode: int = 0o600) -> CpioEntry:
-    return CpioEntry(name, stat.S_IFCHR | mode, b"", (major, minor))
+def character_device(name: str, major: int, minor: int) -> CpioEntry:
+    return CpioEntry(name, stat.S_IFCHR | 0o600, b"", (major, minor))
 
 
 def archive(entries: Iterable[CpioEntry]) -> bytes:

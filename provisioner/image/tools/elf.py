@@ -17,6 +17,10 @@ _MACHINES: Final[dict[int, Architecture]] = {62: "x86_64", 183: "arm64"}
 _PT_LOAD, _PT_DYNAMIC, _PT_INTERP = 1, 2, 3
 _DT_NEEDED, _DT_STRTAB, _DT_RPATH, _DT_RUNPATH = 1, 5, 15, 29
 _ENTRY_BYTES: Final = 56
+_MAGIC: Final = b"\x7fELF\x02\x01"
+_SECTION: Final = struct.Struct("<IIQQQQIIQQ")
+_MAX_SECTIONS: Final = 65279
+_NOBITS: Final = 8
 
 
 @dataclass(frozen=True)
@@ -33,12 +37,12 @@ class Linkage:
 
 def read_architecture(head: bytes) -> Architecture | None:
     """Of the first 20 bytes of a file: what it was made for; None of what is no program, or for something else."""
-    return _MACHINES.get(int.from_bytes(head[18:20], "little")) if head[:6] == b"\x7fELF\x02\x01" else None
+    return _MACHINES.get(int.from_bytes(head[18:20], "little")) if head[:6] == _MAGIC else None
 
 
 def read_linkage(content: bytes) -> Linkage:
     """Raises: Refused if `content` is not a 64-bit little-endian ELF file, or one that contradicts itself."""
-    if content[:6] != b"\x7fELF\x02\x01":
+    if content[:6] != _MAGIC:
         raise Refused("not a 64-bit little-endian ELF file", hint="check the package that it comes from")
     try:
         return _read_linkage(content)
@@ -76,3 +80,29 @@ def _read_linkage(content: bytes) -> Linkage:
     search = named(_DT_RUNPATH) or named(_DT_RPATH)
     folders = tuple(folder for value in search for folder in value.split(":") if folder)
     return Linkage(interpreter, named(_DT_NEEDED), folders)
+
+
+@dataclass(frozen=True)
+class ElfSection:
+    """`content`: empty where the file holds nothing of it."""
+
+    address: int
+    content: bytes
+
+
+def read_sections(content: bytes) -> dict[str, ElfSection]:
+    """By name. Raises: ValueError, struct.error, IndexError or OverflowError if `content` is not a 64-bit little-endian
+    ELF file, or one that contradicts itself."""
+    if content[:6] != _MAGIC:
+        raise ValueError("not a 64-bit little-endian ELF file")
+    offset = int.from_bytes(content[40:48], "little")
+    size, count, names_at = struct.unpack_from("<HHH", content, 58)
+    if count > _MAX_SECTIONS or (count and size != _SECTION.size):
+        raise ValueError(f"{count} sections of {size} bytes")
+    headers = [_SECTION.unpack_from(content, offset + index * size) for index in range(count)]
+    bodies = [content[at : at + length] if kind != _NOBITS else b"" for _, kind, _, _, at, length, *_ in headers]
+    names = bodies[names_at]
+    found = {}
+    for (name, _, _, address, *_), body in zip(headers, bodies, strict=True):
+        found[names[name : names.index(b"\0", name)].decode(errors="replace")] = ElfSection(address, body)
+    return found

@@ -10,13 +10,14 @@ from __future__ import annotations
 import os
 import platform
 import shutil
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
 
 from provisioner.api.machinery.errors import NeedsHuman
 from provisioner.api.servers.server import Architecture
+from provisioner.image.tools.command import run
 from provisioner.image.tools.elf import read_linkage
 
 BINFMT: Final = Path("/proc/sys/fs/binfmt_misc")
@@ -69,6 +70,12 @@ class ForeignPrograms:
         if self.interpreter is None:
             return list(argv)
         return ["/bin/sh", "-c", _ENTER, "foreign", registration(self.architecture, self.interpreter), *argv]
+
+    def run_inside(
+        self, root: Path, argv: Sequence[str], *, hint: str, environment: Mapping[str, str], log: Path | None = None
+    ) -> None:
+        """`command.run` with `root` as the root of all files."""
+        run(self.command(["chroot", str(root), *argv]), hint=hint, environment=environment, log=log)
 
 
 def registration(architecture: Architecture, interpreter: Path) -> str:

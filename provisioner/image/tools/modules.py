@@ -90,7 +90,6 @@ class KernelModules:
         }
 
     def load(self, name: str) -> UnpackedModule:
-        """Read and unpack one module."""
         packed = self.paths[name]
         content = _unpack(self.folder / packed)
         info = read_info(content)

@@ -4,12 +4,17 @@ from __future__ import annotations
 
 import os
 import tomllib
-from collections.abc import Mapping
-from dataclasses import dataclass
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, fields
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any, Final, TypeVar, get_type_hints
 
 from provisioner.api.machinery.errors import NeedsHuman, NotFound
+
+if TYPE_CHECKING:
+    from _typeshed import DataclassInstance
+
+T = TypeVar("T", bound="DataclassInstance")
 
 
 @dataclass(frozen=True)
@@ -123,7 +128,22 @@ class TomlTable:
 
     def groups(self, key: str, why: str, names: str) -> tuple[RecipeGroup, ...]:
         """The tables `[[key]]`, each with the words `why` and the list `names`."""
-        return tuple(RecipeGroup(table.reason(why), table.texts(names)) for table in self.tables(key))
+        return tuple(table.group(why, names) for table in self.tables(key))
+
+    def group(self, why: str, names: str) -> RecipeGroup:
+        return RecipeGroup(self.reason(why), self.texts(names))
+
+    def read(self, kind: type[T], **known: Any) -> T:
+        """A dataclass: what is `known`, the other fields by their metadata (`listed`) or types.
+
+        The key of a field is its name, with `-` for `_`; one that is called `reason` has words for a person.
+        """
+        types = get_type_hints(kind) | {"reason": "reason"}
+        for field in fields(kind):
+            if field.name not in known:
+                read = field.metadata.get(_READ) or _READERS[types[field.name]]
+                known[field.name] = read(self, field.name.replace("_", "-"))
+        return kind(**known)
 
     def reason(self, key: str) -> str:
         """Words for a person. Raises: NeedsHuman if they are empty, as what nobody can give a reason for has none."""
@@ -143,3 +163,34 @@ class TomlTable:
             raise NeedsHuman(f"{self.path}: unknown key {', '.join(unknown)}", hint="remove or correct it")
         for inner in self._inner:
             inner.must_be_read()
+
+
+_READ: Final = "read"
+_READERS: Final[Mapping[object, Callable[[TomlTable, str], Any]]] = {
+    "reason": TomlTable.reason,
+    str: TomlTable.text,
+    int: TomlTable.number,
+    bool: TomlTable.flag,
+    tuple[str, ...]: TomlTable.texts,
+    Mapping[str, str]: TomlTable.strings,
+}
+
+
+def listed(read: Callable[[TomlTable], Any], key: str | None = None) -> dict[str, Any]:
+    """Metadata of a field: what `read` makes of each of the tables `[[key]]`, or of those of the field's own key."""
+    return {_READ: lambda table, own: tuple(read(each) for each in table.tables(key or own))}
+
+
+def recorded(kind: type[T]) -> dict[str, Any]:
+    """Metadata of a field of dataclasses: a `kind` of each of the tables `[[key]]`."""
+    return listed(lambda table: table.read(kind))
+
+
+def grouped(why: str, names: str, key: str | None = None) -> dict[str, Any]:
+    """Metadata of a field of groups: tables `[[key]]`, each with the words `why` and the list `names`."""
+    return listed(lambda table: table.group(why, names), key)
+
+
+def enabled_units(table: TomlTable) -> tuple[str, RecipeGroup]:
+    """A target, and the units that start with it."""
+    return table.text("target"), table.group("purpose", "units")

@@ -34,16 +34,15 @@ believes counts after this time."""
 class TrustReader:
     """Whom the cluster believes, read every 15 s by whoever asks. Raises: what `Cluster.find` raises."""
 
-    def __init__(self, cluster: Cluster, monotonic: Callable[[], float] = time.monotonic) -> None:
+    def __init__(self, cluster: Cluster) -> None:
         self._cluster = cluster
-        self._monotonic = monotonic
         self._lock = threading.Lock()
         self._read: tuple[float, Trust | Refused] | None = None
 
     def read(self) -> Trust | Refused:
         """The document, or why it cannot be understood. Nothing that is there is an empty one."""
         with self._lock:
-            now = self._monotonic()
+            now = time.monotonic()
             if self._read is None or now - self._read[0] >= READ_SECONDS:
                 self._read = now, read_trust(self._cluster.find(CONFIG_MAPS, NAME, namespace=SYSTEM))
             return self._read[1]

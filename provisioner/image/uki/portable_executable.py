@@ -92,13 +92,6 @@ def _read_layout(program: bytes) -> Layout:
     )  # fmt: skip
 
 
-def read_sections(program: bytes) -> dict[str, bytes]:
-    """Contents by name, without what fills them up. Raises: as read_layout."""
-    return {
-        name: program[raw : raw + min(size, raw_size)] for name, _, size, raw, raw_size in read_layout(program).sections
-    }
-
-
 def add_sections(program: bytes, contents: Sequence[tuple[str, bytes]]) -> bytes:
     """The program with more sections, each readable and loaded behind the others.
 

@@ -8,6 +8,7 @@ from pathlib import Path
 from provisioner.api.machinery.errors import NeedsHuman, NotFound, Refused
 from provisioner.attestation.authenticode import authenticode_sha256
 from provisioner.image.tools.command import run
+from provisioner.image.tools.private_files import must_be_private
 from provisioner.image.uki.portable_executable import read_layout
 
 
@@ -19,9 +20,7 @@ def sign_program(program: bytes, key: Path, certificate: Path) -> bytes:
     for file in (key, certificate):
         if not file.is_file():
             raise NotFound(f"{file} does not exist", hint="docs/secure-boot.md tells how key and certificate are made")
-    mode = key.stat().st_mode
-    if mode & 0o077:
-        raise NeedsHuman(f"key {key} can be read by others (mode {mode & 0o777:04o})", hint=f"chmod 600 {key}")
+    must_be_private("key", key, key.stat().st_mode)
     if read_layout(program).certificates[1]:
         raise Refused("the EFI program is signed already", hint="sign what provisioner image uki made without a key")
     before = authenticode_sha256(program)

@@ -136,13 +136,12 @@ class PartialBody:
         *,
         size_bytes: int,
         least_rate: int | None,
-        clock: Callable[[], float] = time.monotonic,
         connect: Connect | None = None,
     ) -> None:
         tls, host, port, path = split_url(url)
         if tls and connect is None:
             raise ValueError("TLS needs authorities that are believed")
-        pace = Pace(OVERHEAD_BYTES, least_rate, clock)
+        pace = Pace(OVERHEAD_BYTES, least_rate, time.monotonic)
         opens = connect if tls and connect is not None else _connect_plain
         self._sock = opens(host, port, WINDOW_SECONDS)
         try:

@@ -11,7 +11,6 @@ import re
 import socket
 import ssl
 import time
-from collections.abc import Callable
 
 from provisioner.node.http.post import pinned_context
 
@@ -58,10 +57,10 @@ def read_document(content: bytes, now: float) -> str:
 class Authorities:
     """`context`: believes the image's authorities, and what `learn` has added, and nobody else."""
 
-    def __init__(self, root: str, boot_url: str, clock: Callable[[], float] = time.time) -> None:
+    def __init__(self, root: str, boot_url: str) -> None:
         """`root`: below it lies the image ("" on a real machine). Raises: OSError without the image's certificates."""
         self.context = pinned_context(root + JOIN_CA)
-        self._root, self._boot_url, self._clock = root, boot_url, clock
+        self._root, self._boot_url = root, boot_url
         self._learned = ""
 
     def learn(self) -> str:
@@ -80,7 +79,7 @@ class Authorities:
                 Path(folder, DOCUMENT).write_bytes(content)
                 Path(folder, f"{DOCUMENT}.sig").write_bytes(signature)
                 verify_signature(folder, self._root + PUBLIC_KEY, DOCUMENT)
-            certificates = read_document(content, self._clock())
+            certificates = read_document(content, time.time())
             if certificates == self._learned:
                 return f"{DOCUMENT} of the boot host, which was believed, names nobody else"
             self.context.load_verify_locations(cadata=certificates)

@@ -42,7 +42,6 @@ def unload() -> None:
 
 
 def is_loaded() -> bool:
-    """Whether a kernel is loaded."""
     try:
         return Path("/sys/kernel/kexec_loaded").read_text().strip() == "1"
     except OSError:

@@ -7,6 +7,7 @@ import os
 import re
 import subprocess
 from contextlib import suppress
+from typing import NamedTuple
 
 MAX_BYTES = 65536
 MAX_LAYERS = 16
@@ -27,28 +28,26 @@ class ImageError(Exception):
     """The image cannot be used here; the message says object, observed, expected and remedy."""
 
 
-class ImageFile:
+class ImageFile(NamedTuple):
     """One file of the image. `name`: for people; `path`: below a source, and its last part also below the next
     stage-1's /staged."""
 
-    def __init__(self, name: str, path: str, sha256: str, size_bytes: int) -> None:
-        self.name = name
-        self.path = path
-        self.sha256 = sha256
-        self.size_bytes = size_bytes
+    name: str
+    path: str
+    sha256: str
+    size_bytes: int
 
     @property
     def file_name(self) -> str:
         return self.path.rpartition("/")[2]
 
 
-class ImageContents:
+class ImageContents(NamedTuple):
     """Kernel, stage-1, and the layers of the root from the bottom to the top."""
 
-    def __init__(self, kernel: ImageFile, stage1: ImageFile, layers: tuple[ImageFile, ...]) -> None:
-        self.kernel = kernel
-        self.stage1 = stage1
-        self.layers = layers
+    kernel: ImageFile
+    stage1: ImageFile
+    layers: tuple[ImageFile, ...]
 
     @property
     def files(self) -> tuple[ImageFile, ...]:

@@ -32,7 +32,7 @@ from provisioner.node.image.manifest import (
     verify_signature,
 )
 from provisioner.node.image.running_layers import copy_layer, read_running_layers
-from provisioner.node.machine.hardware import memory_bytes
+from provisioner.node.machine.numa import memory_bytes
 from provisioner.node.machine.running import lockdown, why_no_kexec
 from provisioner.node.tpm.hand_over import hand_over_digest
 
@@ -94,12 +94,12 @@ _IDLE_CLASS = 3 << 13
 
 def reserve_bytes(root: str) -> int:
     """What must stay available to whatever else runs here: 3 % of the memory, 64 MiB to 2 GiB."""
-    return min(max(memory_bytes(root, "MemTotal") * 3 // 100, 64 << 20), 2 << 30)
+    return min(max(memory_bytes(f"{root}/proc/meminfo", "MemTotal") * 3 // 100, 64 << 20), 2 << 30)
 
 
 def check_memory(root: str, needed_bytes: int) -> None:
     """Raises: ImageError if the reserve would be touched by taking `needed_bytes`."""
-    available, reserve = memory_bytes(root, "MemAvailable"), reserve_bytes(root)
+    available, reserve = memory_bytes(f"{root}/proc/meminfo", "MemAvailable"), reserve_bytes(root)
     if available < needed_bytes + reserve:
         raise ImageError(
             f"memory: {available >> 20} MiB available, and {(needed_bytes + reserve) >> 20} MiB needed "
@@ -149,7 +149,8 @@ def stage(root: str, image_digest: str, arguments: Sequence[str], load: Callable
         check_memory(root, (COPIES - 1) * size)
 
     check_memory(root, COPIES * size - _held_bytes(folder))
-    fetch_kernel(folder, sources, contents.kernel, check)
+    with (folder / "vmlinuz").open("w+b") as target:
+        sources.fetch_file(contents.kernel, target, check)
     key = os.urandom(32).hex()
     fetch_initrd(folder, sources, contents, (manifest, signature), key, check)
     check()
@@ -223,12 +224,6 @@ def read_record(root: str) -> dict[str, Any] | None:
         }
     except (OSError, ValueError, KeyError, TypeError):
         return None
-
-
-def fetch_kernel(folder: Path, sources: Sources, kernel: ImageFile, check: Callable[[], None]) -> None:
-    """folder/vmlinuz, verified."""
-    with (folder / "vmlinuz").open("w+b") as target:
-        sources.fetch_file(kernel, target, check)
 
 
 def fetch_initrd(

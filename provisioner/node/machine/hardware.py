@@ -10,6 +10,9 @@ import re
 from pathlib import Path
 from typing import Any
 
+from provisioner.node.machine.files import names_in, read_text
+from provisioner.node.machine.numa import memory_bytes, read_list
+
 MOST_NICS = 32
 MOST_DISKS = 32
 MOST_PCI_FUNCTIONS = 64
@@ -26,10 +29,10 @@ def hardware_facts(root: str) -> dict[str, Any]:
     sys = Path(f"{root}/sys")
     dmi = sys / "class/dmi/id"
     return {
-        "vendor": _text(dmi / "sys_vendor"),
-        "product": _text(dmi / "product_name"),
-        "cpus": count_cpus(_text(sys / "devices/system/cpu/online") or ""),
-        "memoryBytes": memory_bytes(root, "MemTotal"),
+        "vendor": read_text(dmi / "sys_vendor") or None,
+        "product": read_text(dmi / "product_name") or None,
+        "cpus": len(read_list(f"{root}/sys/devices/system/cpu/online")),
+        "memoryBytes": memory_bytes(f"{root}/proc/meminfo", "MemTotal"),
         "nics": _nics(sys)[:MOST_NICS],
         "disks": _disks(sys)[:MOST_DISKS],
         "pci": _pci_functions(sys)[:MOST_PCI_FUNCTIONS],
@@ -37,30 +40,11 @@ def hardware_facts(root: str) -> dict[str, Any]:
     }
 
 
-def count_cpus(ranges: str) -> int:
-    """How many processors a list such as `0-3,8` names."""
-    count = 0
-    for part in ranges.split(","):
-        first, _, last = part.partition("-")
-        if first.isdigit():
-            count += (int(last) if last.isdigit() else int(first)) - int(first) + 1
-    return count
-
-
-def memory_bytes(root: str, name: str) -> int:
-    """One line of /proc/meminfo, in bytes; 0 if it is not there."""
-    for line in (_text(Path(f"{root}/proc/meminfo")) or "").splitlines():
-        key, _, value = line.partition(":")
-        if key == name:
-            return int(value.split()[0]) * 1024
-    return 0
-
-
 def _nics(sys: Path) -> list[dict[str, Any]]:
     nics = []
     for folder in _folders(sys / "class/net"):
         device = folder / "device"
-        mac = _text(folder / "address")
+        mac = read_text(folder / "address")
         if not device.exists() or not mac or (device / "physfn").exists():
             continue  # made of software, or a virtual function, of which a card can have hundreds
         speed = _number(folder / "speed")
@@ -82,20 +66,21 @@ def _disks(sys: Path) -> list[dict[str, Any]]:
         sectors = _number(folder / "size")
         if sectors and not _NO_DISK.fullmatch(folder.name) and (folder / "device").exists():
             # Sectors of sysfs have 512 bytes, whatever those of the disk have.
-            disks.append(_told(name=folder.name, sizeBytes=sectors * 512, model=_text(folder / "device/model")))
+            model = read_text(folder / "device/model") or None
+            disks.append(_told(name=folder.name, sizeBytes=sectors * 512, model=model))
     return disks
 
 
 def _pci_functions(sys: Path) -> list[dict[str, Any]]:
     functions = []
     for folder in _folders(sys / "bus/pci/devices"):
-        class_id = (_text(folder / "class") or "").removeprefix("0x")[:4]
+        class_id = read_text(folder / "class").removeprefix("0x")[:4]
         if class_id[:2] in _PCI_CLASSES and not (folder / "physfn").exists():
             functions.append(
                 _told(
                     address=folder.name,
-                    vendorID=(_text(folder / "vendor") or "").removeprefix("0x").lower(),
-                    deviceID=(_text(folder / "device") or "").removeprefix("0x").lower(),
+                    vendorID=read_text(folder / "vendor").removeprefix("0x").lower(),
+                    deviceID=read_text(folder / "device").removeprefix("0x").lower(),
                     classID=class_id.lower(),
                     driver=_driver(folder),
                 )
@@ -107,17 +92,17 @@ def _infiniband_ports(sys: Path) -> list[dict[str, Any]]:
     ports = []
     for device in _folders(sys / "class/infiniband"):
         for port in _folders(device / "ports"):
-            state = _text(port / "state")
-            if not port.name.isdigit() or state is None:
+            state = read_text(port / "state")
+            if not port.name.isdigit() or not state:
                 continue
-            rate = re.match(r"[0-9]+", _text(port / "rate") or "")
+            rate = re.match(r"[0-9]+", read_text(port / "rate"))
             ports.append(
                 _told(
                     device=device.name,
                     port=int(port.name),
                     state=state.rpartition(":")[2].strip(),
                     rateGbps=int(rate[0]) if rate else None,
-                    linkLayer=_text(port / "link_layer"),
+                    linkLayer=read_text(port / "link_layer") or None,
                 )
             )
     return ports
@@ -128,10 +113,7 @@ def _told(**facts: Any) -> dict[str, Any]:
 
 
 def _folders(parent: Path) -> list[Path]:
-    try:
-        return sorted(parent.iterdir())
-    except OSError:
-        return []
+    return [parent / name for name in names_in(parent)]
 
 
 def _pci_address(device: Path) -> str | None:
@@ -149,13 +131,6 @@ def _driver(device: Path) -> str | None:
 
 def _number(file: Path) -> int | None:
     try:
-        return int(_text(file) or "")
+        return int(read_text(file))
     except ValueError:
-        return None
-
-
-def _text(file: Path) -> str | None:
-    try:
-        return file.read_text(encoding="utf-8", errors="replace").strip()[:65536] or None
-    except OSError:  # a missing file, or a driver that answers EINVAL, as for the speed of an interface that is down
         return None

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-import os
 import re
 from collections.abc import Iterator
+
+from provisioner.node.machine.files import names_in, read_text
 
 
 class NumaNode:
@@ -20,19 +21,24 @@ def numa_nodes(root: str) -> list[NumaNode]:
     """By number. A kernel without NUMA has one, of all processors and all memory; nothing if sysfs tells nothing."""
     processors = f"{root}/sys/devices/system/cpu"
     folder = f"{root}/sys/devices/system/node"
-    online = set(parse_list(_text(f"{processors}/online")))
-    numbers = sorted(int(name[4:]) for name in _names(folder) if re.fullmatch(r"node\d{1,4}", name))
+    online = read_list(f"{processors}/online")
+    numbers = sorted(int(name[4:]) for name in names_in(folder) if re.fullmatch(r"node\d{1,4}", name))
     if not numbers:
-        memory = _memory_bytes(_text(f"{root}/proc/meminfo"))
+        memory = memory_bytes(f"{root}/proc/meminfo", "MemTotal")
         return [NumaNode(0, _cores(processors, online), memory)] if online else []
     return [
         NumaNode(
             number,
-            _cores(processors, online & set(parse_list(_text(f"{folder}/node{number}/cpulist")))),
-            _memory_bytes(_text(f"{folder}/node{number}/meminfo")),
+            _cores(processors, online & read_list(f"{folder}/node{number}/cpulist")),
+            memory_bytes(f"{folder}/node{number}/meminfo", "MemTotal"),
         )
         for number in numbers
     ]
+
+
+def read_list(path: str) -> set[int]:
+    """The numbers that a file such as `cpu/online` names."""
+    return set(parse_list(read_text(path)))
 
 
 def parse_list(text: str) -> Iterator[int]:
@@ -45,29 +51,13 @@ def parse_list(text: str) -> Iterator[int]:
 
 def _cores(folder: str, processors: set[int]) -> tuple[tuple[int, ...], ...]:
     cores = {
-        tuple(
-            sorted(set(parse_list(_text(f"{folder}/cpu{each}/topology/thread_siblings_list"))) & processors or {each})
-        )
+        tuple(sorted(read_list(f"{folder}/cpu{each}/topology/thread_siblings_list") & processors or {each}))
         for each in processors
     }
     return tuple(sorted(cores))
 
 
-def _memory_bytes(text: str) -> int:
-    found = re.search(r"MemTotal:\s+(\d{1,15}) kB", text)
+def memory_bytes(meminfo: str, name: str) -> int:
+    """One line of /proc/meminfo, or of a NUMA node's, in bytes; 0 if it is not there."""
+    found = re.search(rf"\b{name}:\s+(\d{{1,15}}) kB", read_text(meminfo))
     return int(found[1]) * 1024 if found else 0
-
-
-def _names(folder: str) -> list[str]:
-    try:
-        return os.listdir(folder)  # noqa: PTH208 - pathlib costs start-up time
-    except OSError:
-        return []
-
-
-def _text(path: str) -> str:
-    try:
-        with open(path, encoding="utf-8", errors="replace") as file:  # noqa: PTH123
-            return file.read(65536)
-    except OSError:
-        return ""

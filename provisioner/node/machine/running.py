@@ -4,9 +4,12 @@ from __future__ import annotations
 
 import ctypes
 import os
+import shutil
 import subprocess
 from pathlib import Path
 from typing import Any
+
+from provisioner.node.machine.files import read_text
 
 KEXEC_PROGRAM = "/usr/sbin/kexec"
 _TIME_ERROR = 5
@@ -18,12 +21,12 @@ def running_facts(root: str) -> dict[str, Any]:
     kubelet, runtime = active_units(["kubelet.service", "containerd.service"])
     return {
         "clockSynchronized": is_clock_synchronized(root),
-        "rootFreeBytes": free_bytes(root or "/"),
+        "rootFreeBytes": shutil.disk_usage(root or "/").free,
         "kubeletActive": kubelet,
         "runtimeActive": runtime,
         "kexecSupported": reason is None,
         "kexecReason": reason,
-        "numaAlignment": _text(f"{root}/run/provisioner/kubelet/numa-alignment")[:512] or None,
+        "numaAlignment": read_text(f"{root}/run/provisioner/kubelet/numa-alignment")[:512] or None,
     }
 
 
@@ -40,12 +43,6 @@ def _kernel_clock_is_synchronized() -> bool:
         return False
 
 
-def free_bytes(folder: str) -> int:
-    """What may still be written into the file system of `folder`."""
-    status = os.statvfs(folder)
-    return status.f_bavail * status.f_frsize
-
-
 def active_units(units: list[str]) -> list[bool | None]:
     """Whether each unit is active; None where systemd cannot be asked."""
     try:
@@ -60,8 +57,7 @@ def active_units(units: list[str]) -> list[bool | None]:
 
 def lockdown(root: str) -> str:
     """The kernel's lockdown mode: none, integrity or confidentiality."""
-    said = _text(f"{root}/sys/kernel/security/lockdown")
-    _, found, rest = said.partition("[")
+    _, found, rest = read_text(f"{root}/sys/kernel/security/lockdown").partition("[")
     return rest.partition("]")[0] if found else "none"
 
 
@@ -69,17 +65,10 @@ def why_no_kexec(root: str) -> str | None:
     """Why another kernel cannot be started from this one, or None if it can."""
     if not Path(f"{root}/sys/kernel/kexec_loaded").exists():
         return "the kernel has no kexec (CONFIG_KEXEC)"
-    if _text(f"{root}/proc/sys/kernel/kexec_load_disabled") == "1":
+    if read_text(f"{root}/proc/sys/kernel/kexec_load_disabled") == "1":
         return "kexec is switched off until the next boot (sysctl kernel.kexec_load_disabled)"
     if not os.access(f"{root}{KEXEC_PROGRAM}", os.X_OK):
         return f"the image has no {KEXEC_PROGRAM}"
     if lockdown(root) == "confidentiality":
         return "the kernel is locked down for confidentiality"
     return None
-
-
-def _text(path: str) -> str:
-    try:
-        return Path(path).read_text(encoding="utf-8", errors="replace").strip()
-    except OSError:
-        return ""

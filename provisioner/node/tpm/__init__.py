@@ -5,10 +5,10 @@
     commands      the bytes of the commands that are needed, and of their answers
     templates     which keys: the TCG's endorsement keys, and an attestation key
     identity      both keys, loaded; what they are asked
-    event_log     what the firmware says that it measured
     aead          AES-256-GCM and HKDF
-    prover        the evidence of a join request
     hand_over     what is measured before a kexec
+
+What is proven with them, and the firmware's event log: `provisioner.node.prover`.
 
 Sources: TCG, TPM 2.0 Library, parts 1 to 3; EK Credential Profile 2.5; PC Client Platform TPM Profile.
 """

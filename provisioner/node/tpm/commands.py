@@ -128,14 +128,6 @@ def flush_context(handle: int) -> bytes:
     return _command(0x165, [], struct.pack(">I", handle))
 
 
-def get_random(count: int) -> bytes:
-    return _command(0x17B, [], struct.pack(">H", count))
-
-
-def read_random(answer: bytes) -> bytes:
-    return ResponseReader("TPM2_GetRandom", answer).sized()
-
-
 def selection(pcrs: Sequence[int]) -> bytes:
     """A TPML_PCR_SELECTION of the SHA-256 bank. `pcrs`: 0 to 23."""
     bits = sum(1 << pcr for pcr in set(pcrs))

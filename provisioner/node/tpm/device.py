@@ -171,23 +171,21 @@ def _hold_alone(descriptor: int, closed: int) -> None:
     os.read(closed, 1)
 
 
-def open_tpm(
-    root: str, *, appear_seconds: float = APPEAR_SECONDS, clock: Callable[[], float] = time.monotonic
-) -> TpmDevice:
+def open_tpm(root: str, *, appear_seconds: float = APPEAR_SECONDS) -> TpmDevice:
     """The machine's TPM. `root`: "" on a real machine.
 
     Where the firmware or the kernel names one, its device is waited for: the driver may still be loading.
     Raises: NoTpmError; TpmError if there is one and it cannot be opened.
     """
-    deadline = clock() + appear_seconds
+    deadline = time.monotonic() + appear_seconds
     while True:
         for path in PATHS:
             if os.path.exists(root + path):  # noqa: PTH110 (pathlib costs start-up time)
-                return _open(root + path, clock)
+                return _open(root + path)
         announced = next((path for path in ANNOUNCEMENTS if os.path.exists(root + path)), "")  # noqa: PTH110
         if not announced:
             raise NoTpmError("this machine has no TPM: neither its firmware nor its kernel names one")
-        if clock() >= deadline:
+        if time.monotonic() >= deadline:
             raise TpmError(
                 f"{announced} names a TPM, but {PATHS[0]} did not appear in {appear_seconds:g} s; "
                 "does the image have its driver?"
@@ -195,8 +193,8 @@ def open_tpm(
         time.sleep(0.05)
 
 
-def _open(path: str, clock: Callable[[], float]) -> TpmDevice:
+def _open(path: str) -> TpmDevice:
     try:
-        return TpmDevice(os.open(path, os.O_RDWR | os.O_NONBLOCK | os.O_CLOEXEC), path, clock=clock)
+        return TpmDevice(os.open(path, os.O_RDWR | os.O_NONBLOCK | os.O_CLOEXEC), path)
     except OSError as error:
         raise TpmError(f"{path} cannot be opened ({error.strerror}); does another program hold it?") from error

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import os
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 
 from provisioner.node.tpm import commands, return_codes, templates
 from provisioner.node.tpm.device import TpmDevice, TpmError
@@ -35,12 +35,9 @@ class TpmSecret:
 class TpmIdentity:
     """Both keys. `close` unloads them and closes the device, also after errors."""
 
-    def __init__(
-        self, device: TpmDevice, random_bytes: Callable[[int], bytes] = os.urandom, *, prefer: str | None = None
-    ) -> None:
+    def __init__(self, device: TpmDevice, *, prefer: str | None = None) -> None:
         """Load the keys. `prefer`: RSA or ECC, where the TPM has endorsement keys of both. Raises: TpmError."""
         self._device = device
-        self._random_bytes = random_bytes
         self._loaded: list[int] = []
         try:
             self.certificates, algorithm = self._find_certificates(prefer)
@@ -58,8 +55,7 @@ class TpmIdentity:
 
     def activate(self, blob: bytes, secret: bytes) -> TpmSecret:
         """The secret of a credential that was made for these two keys. Raises: TpmError."""
-        nonce = self._random_bytes(16)
-        answer = self._device.call("TPM2_StartAuthSession", commands.start_policy_session(nonce))
+        answer = self._device.call("TPM2_StartAuthSession", commands.start_policy_session(os.urandom(16)))
         session = commands.read_session(answer)
         self._loaded.append(session)
         try:
@@ -94,17 +90,14 @@ class TpmIdentity:
     def _find_certificates(self, prefer: str | None) -> tuple[list[bytes], str | None]:
         """Certificates of an endorsement key and their chain, and the key's algorithm if there is one."""
         for algorithm in sorted(_CERTIFICATE, key=lambda known: (known != prefer, known != "RSA")):
-            if found := self._certificates_at(_CERTIFICATE[algorithm]):
+            if found := split_certificates(self._read_nv(_CERTIFICATE[algorithm])):
                 for index in range(_CHAIN, _CHAIN + MAX_CHAIN_INDICES):
-                    more = self._certificates_at(index)
+                    more = split_certificates(self._read_nv(index))
                     if not more:
                         break
                     found += more
                 return found[:MAX_CERTIFICATES], algorithm
         return [], prefer
-
-    def _certificates_at(self, index: int) -> list[bytes]:
-        return split_certificates(self._read_nv(index))
 
     def _read_nv(self, index: int) -> bytes:
         """What the index has, b"" where there is none or it may not be read."""

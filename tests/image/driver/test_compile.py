@@ -6,10 +6,10 @@ from pathlib import Path
 
 import pytest
 
-from provisioner.api.machinery.errors import NeedsHuman
-from provisioner.image.driver.build import read_modinfo
+from provisioner.api.machinery.errors import NeedsHuman, Refused
 from provisioner.image.driver.compile import replace
 from provisioner.image.driver_recipe import Replacement
+from provisioner.image.gates.read.kernel_module import read_module
 from provisioner.image.recipe import read_recipe
 from tests.image.samples import RECIPE
 
@@ -58,5 +58,5 @@ def test_the_recipes_replacement_is_the_one_that_this_kernel_needs() -> None:
     "content", [b"", b"\x7fELF\x02\x01", b"\x7fELF\x02\x01" + b"\xff" * 200, b"\x7fELF\x01\x01" * 30]
 )
 def test_what_is_no_module_says_nothing_of_itself(content: bytes) -> None:
-    with pytest.raises(NeedsHuman, match="not a kernel module"):
-        read_modinfo(content)
+    with pytest.raises(Refused, match="ELF file"):
+        read_module(content)

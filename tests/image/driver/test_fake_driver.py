@@ -9,9 +9,11 @@ import pytest
 
 from provisioner.api.machinery.errors import NeedsHuman, NotFound
 from provisioner.image.driver import build
-from provisioner.image.driver.build import DriverTree, build_driver, check_versions, read_modinfo
+from provisioner.image.driver.build import DriverTree, build_driver, check_versions
 from provisioner.image.driver.layer import must_resolve
 from provisioner.image.driver.obtain import Obtained
+from provisioner.image.driver.packages import licence_of
+from provisioner.image.gates.read.kernel_module import read_module
 from provisioner.image.module_signing import MAGIC, ModuleKey
 from provisioner.image.plan import Choices
 from provisioner.image.recipe import parse_recipe, read_data, read_recipe
@@ -69,13 +71,15 @@ def test_versions_and_packages_are_told(world: World) -> None:
         "driver-kernel": RELEASE,
         "driver-signer": "nobody",
     }
-    smi = next(each for each in built.packages if each.name == "nvidia-utils-580-server")
+    smi = next(each for each in built.records.packages if each.name == "nvidia-utils-580-server")
     assert (smi.version, "usr/bin/nvidia-smi" in smi.files) == (f"{VERSION}-0ubuntu0.24.04.1", True)
     assert list(built.records.texts.values()) == ["a licence\n"]
-    terms = {each.package: (each.licence, each.redistributable) for each in built.terms}
-    assert terms["libnvidia-compute-580-server"] == ("LicenseRef-NVIDIA-Driver", True)
-    assert terms["nvidia-modprobe"] == ("MIT", True)
-    assert len(terms) == len(built.packages) == 7
+    assert world.recipe.driver is not None
+    licences = {each.name: licence_of(each, world.recipe.driver.licences) for each in built.records.packages}
+    assert licences["libnvidia-compute-580-server"].identifier == "LicenseRef-NVIDIA-Driver"
+    assert licences["nvidia-modprobe"].identifier == "MIT"
+    assert all(each.redistributable for each in licences.values())
+    assert len(licences) == 7
 
 
 def test_what_is_there_is_not_built_again_unless_that_is_asked_for(world: World) -> None:
@@ -181,7 +185,7 @@ def modules_of(folder: Path, *modules: bytes, builtin: str = "") -> Path:
     release = folder / "usr/lib/modules" / RELEASE
     release.mkdir(parents=True)
     for module in modules:
-        (release / f"{read_modinfo(module)['name'][0]}.ko").write_bytes(module)
+        (release / f"{read_module(module).info['name'][0]}.ko").write_bytes(module)
     (release / "modules.builtin").write_text(builtin)
     return folder
 

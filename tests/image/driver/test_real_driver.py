@@ -14,10 +14,11 @@ from pathlib import Path
 
 import pytest
 
-from provisioner.image.driver.build import read_modinfo
 from provisioner.image.driver.compile import compile_modules
 from provisioner.image.driver.obtain import Obtained
+from provisioner.image.driver.packages import licence_of
 from provisioner.image.driver_recipe import ModuleSource, Replacement
+from provisioner.image.gates.read.kernel_module import read_module
 from provisioner.image.module_signing import ModuleKey, verify_module
 from provisioner.image.plan import DEBS
 from provisioner.image.tools.foreign import ForeignPrograms
@@ -62,7 +63,7 @@ def test_modules_are_signed_by_the_sites_key(driver: RealDriver, module_key: Mod
     assert [file.name for file in modules] == ["nvidia-uvm.ko", "nvidia.ko"]
     for file in modules:
         verify_module(file.read_bytes(), module_key.certificate)
-        assert read_modinfo(file.read_bytes())["vermagic"][0].split()[0] == driver.release
+        assert read_module(file.read_bytes()).release == driver.release
         assert b"\0.debug_info\0" not in file.read_bytes(), "nine tenths of what the compiler made"
         assert b"\0.BTF\0" not in file.read_bytes()
 
@@ -137,13 +138,15 @@ def test_the_layer_hides_no_folder_of_the_base(driver: RealDriver) -> None:
 
 
 def test_packages_are_told_with_their_licences(driver: RealDriver) -> None:
-    names = {each.name for each in driver.tree.packages}
+    names = {each.name for each in driver.tree.records.packages}
     assert {"libcuda1", "nvidia-smi", "firmware-nvidia-gsp", "nvidia-open-kernel-source"} <= names
     assert not any(name.startswith("linux-") for name in names)
-    assert all(each.licence_files for each in driver.tree.packages)
-    source = next(each for each in driver.tree.packages if each.name == "nvidia-open-kernel-source")
+    assert all(each.licence_files for each in driver.tree.records.packages)
+    source = next(each for each in driver.tree.records.packages if each.name == "nvidia-open-kernel-source")
     assert f"usr/lib/modules/{driver.release}/updates/nvidia/nvidia.ko" in source.files
-    assert {each.package for each in driver.tree.terms if each.redistributable} == names
+    assert driver.recipe.driver is not None
+    licences = driver.recipe.driver.licences
+    assert all(licence_of(each, licences).redistributable for each in driver.tree.records.packages)
 
 
 def test_the_layer_is_put_together_the_same_once_more(driver: RealDriver, module_key: ModuleKey) -> None:
@@ -214,7 +217,7 @@ def test_a_module_is_the_same_when_it_is_compiled_elsewhere_later_and_by_more_ha
         return (folder / "hello.ko").read_bytes()
 
     first = compiled(chroot, "one", 1)
-    assert read_modinfo(first)["version"] == ["1.2.3"]
+    assert read_module(first).version == "1.2.3"
     assert str(tmp_path).encode() not in first
     time.sleep(1.1)  # another second of the clock
     second = compiled(chroot.rename(tmp_path / "second"), "two", 2)

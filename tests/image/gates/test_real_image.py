@@ -108,14 +108,14 @@ def test_the_image_can_be_described_from_its_store(
 def test_without_the_recipes_reasons_the_same_image_fails(request_of_tests: BuildRequest, tree: Tree) -> None:
     """The gates look: what the recipe allows is what they find."""
     rules = request_of_tests.recipe.gates
-    allowed = reasons(rules.allowed_setuid)
-    assert told(check_privileges(tree, allowed, reasons(rules.allowed_world_writable))) == []
+    allowed = reasons(rules.allow_setuid)
+    assert told(check_privileges(tree, allowed, reasons(rules.allow_world_writable))) == []
     found = told(check_privileges(tree, {}, {}))
     assert ("/usr/bin/mount", "mode 4755") in found
     assert ("/tmp", "folder of mode 1777") in found
     modules, unreadable = read_modules(tree)
     assert unreadable == []
-    assert told(check_firmware(tree, modules, reasons(rules.allowed_missing_firmware))) == []
+    assert told(check_firmware(tree, modules, reasons(rules.allow_missing_firmware))) == []
     assert told(check_firmware(tree, modules, {})) != []
 
 
@@ -158,7 +158,7 @@ def test_every_symbol_of_every_module_is_the_kernels_or_another_modules(base: Ba
 
 
 def test_a_base_keeps_what_its_packages_said(base: Base) -> None:
-    packages = {each.name: each for each in base.packages.packages}
+    packages = {each.name: each for each in base.records.packages}
     assert packages["busybox-static"].unpacked_for == "stage1"
     assert [each.unpacked_for for name, each in packages.items() if name.startswith("linux-image")] == ["kernel"]
     assert all(each.licence_files for each in packages.values())

@@ -175,7 +175,7 @@ def test_all_failures_are_told_at_once_with_what_is_largest(request_of_image: Ga
     ("change", "gate"),
     [
         ({"rules": dataclasses.replace(RULES, needed_files=(RecipeGroup("it", ("usr/bin/nvidia-smi",)),))}, "paths"),
-        ({"rules": dataclasses.replace(RULES, forbidden=(RecipeGroup("no caches", ("etc/site",)),))}, "paths"),
+        ({"rules": dataclasses.replace(RULES, forbid=(RecipeGroup("no caches", ("etc/site",)),))}, "paths"),
         ({"rules": dataclasses.replace(RULES, agree=(RecipeGroup("one", ("kernel", "driver-kernel")),)),
           "versions": {"kernel": RELEASE, "driver-kernel": "6"}}, "versions"),
         ({"versions": {"kernel": "6.12.0-other"}}, "versions"),

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import hashlib
-import json
 import threading
 import time
 from collections.abc import Callable, Iterator
@@ -62,8 +61,6 @@ class FakeRegistry:
             return self._blob(asked, self.blobs.get(name))
         if kind == "manifests":
             return self._manifest(asked, name)
-        if kind == "tags":
-            return 200, {}, json.dumps({"tags": sorted(tag for tag in self.manifests if ":" not in tag)}).encode()
         return 404, {}, b""
 
     def _blob(self, asked: Asked, blob: bytes | None) -> tuple[int, dict[str, str], bytes]:

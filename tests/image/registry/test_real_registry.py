@@ -54,7 +54,6 @@ def test_an_image_that_is_pushed_is_pulled_whole_elsewhere(
         pulled = pull_image(digest, registry, tmp_path / "elsewhere", key.public)
         assert check_image(pulled.folder, key.public).digest == digest
         assert pull_image(digest, registry, tmp_path / "elsewhere", key.public).fetched_bytes == 0
-        assert tag_of(digest) in list(registry.tags())
         found = registry.find_manifest(tag_of(digest))
     assert found is not None
     manifest = json.loads(found.body)

@@ -16,9 +16,10 @@ from typing import Final
 
 from lab.machine.machine import EMULATED_KERNEL_ARGUMENTS, processors
 from lab.tools import Tools
-from provisioner.image.finished.store import layer_files, part_files
+from provisioner.image.finished.store import part_files
 from provisioner.image.tools import cpio
 from tests.emulator import Heard, emulator
+from tests.image.made_images import layer_files
 from tests.tools import installed
 
 ROOT: Final = Path(__file__).parents[3]

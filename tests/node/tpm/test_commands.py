@@ -62,7 +62,6 @@ GOLDEN = {
         f"8002 00000041 00000182 0000000e {EMPTY_PASSWORD} 00000001 000b {'22' * 32}",
     ),
     "FlushContext": (commands.flush_context(KEY), "8001 0000000e 00000165 80000001"),
-    "GetRandom": (commands.get_random(32), "8001 0000000c 0000017b 0020"),
 }
 
 

@@ -26,7 +26,6 @@ READERS = [
     commands.read_activated,
     commands.read_quote,
     commands.read_pcrs,
-    commands.read_random,
 ]
 JSON = st.recursive(
     st.none() | st.booleans() | st.integers() | st.floats(allow_nan=False) | st.text(max_size=40),

@@ -268,7 +268,7 @@ def test_a_tpm_that_hangs_is_not_asked_to_unload() -> None:
     with FakeTpm([None]) as tpm:
         device: TpmDevice = tpm.open()
         with pytest.raises(TpmError):
-            device.call("x", commands.get_random(1), 0.05)
+            device.call("x", commands.flush_context(1), 0.05)
         with pytest.raises(TpmError, match="given up before"):
             TpmIdentity(device)
         assert tpm.left.wait(180.0)

@@ -9,7 +9,9 @@ from typing import Final
 
 from provisioner.api.machinery.errors import NotFound, Refused
 from provisioner.image.finished import store
-from provisioner.image.finished.manifest import MANIFEST, SIGNATURE, FileDigest, Manifest, decode, digest_of
+from provisioner.image.finished.check import check_manifest
+from provisioner.image.finished.manifest import MANIFEST, SIGNATURE, FileDigest, Manifest
+from provisioner.image.finished.publish import image_name
 from provisioner.image.finished.sign import PublicKey
 from provisioner.image.gates.documents.difference import Described
 from provisioner.image.gates.documents.sizes import decode_sizes
@@ -43,16 +45,11 @@ def describe_image(folder: Path, key: PublicKey) -> Described:
     Raises: NotFound if a file is missing; Refused if one is not what was signed.
     """
     text, signature = _read(folder / MANIFEST), _read(folder / SIGNATURE).decode(errors="replace")
-    key.verify(text, signature)
-    manifest, digest = decode(text), digest_of(text)
-    named = store.digest_of_folder(folder)
-    if named is not None and named != digest:
-        raise Refused(
-            f"image {folder} holds the manifest {digest}", hint=f"name its folder {store.folder_name(digest)}"
-        )
+    checked = check_manifest(folder, text, signature, key)
+    manifest = checked.manifest
     sizes = manifest.documents.get("sizes")
     document = None if sizes is None else decode_sizes(_document(folder, manifest, sizes))
-    return Described(f"{manifest.recipe}-{digest.removeprefix('sha256:')[:12]}", digest, manifest, document)
+    return Described(image_name(checked), checked.digest, manifest, document)
 
 
 def _document(folder: Path, manifest: Manifest, expected: FileDigest) -> bytes:

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from typing import Final, Literal
 
 from provisioner.image.finished.manifest import FileDigest, Manifest
-from provisioner.image.gates.documents.sizes import ComponentSize, Growth, SizeReport, by_name, growth
+from provisioner.image.gates.documents.sizes import Growth, SizeReport, by_name, growth
 
 Change = Literal["same", "changed", "new", "gone"]
 
@@ -71,15 +71,15 @@ def compare(before: Described, after: Described) -> Difference:
     old, new = before.manifest.files(), after.manifest.files()
     known = {file.sha256 for file in old.values()}
     wanted = {name: file for name, file in new.items() if name.startswith(_FETCHED)}
-    told = before.sizes is not None and after.sizes is not None
+    sizes = (before.sizes, after.sizes) if before.sizes is not None and after.sizes is not None else None
     return Difference(
         parts=tuple(_part(name, old.get(name), new.get(name)) for name in dict.fromkeys([*new, *old])),
         settings=(*_changes(_settings(before.manifest), _settings(after.manifest)), *_arguments(before, after)),
         versions=_changes(before.manifest.versions, after.manifest.versions),
-        packages=_changes(_packages(before.sizes), _packages(after.sizes)) if told else None,
-        modules_added=tuple(sorted(_modules(after) - _modules(before))) if told else None,
-        modules_removed=tuple(sorted(_modules(before) - _modules(after))) if told else None,
-        growth=tuple(growth(_sizes(before.sizes), _sizes(after.sizes))) if told else None,
+        packages=_changes(_packages(sizes[0]), _packages(sizes[1])) if sizes else None,
+        modules_added=tuple(sorted(sizes[1].modules.keys() - sizes[0].modules.keys())) if sizes else None,
+        modules_removed=tuple(sorted(sizes[0].modules.keys() - sizes[1].modules.keys())) if sizes else None,
+        growth=tuple(growth(by_name(sizes[0].components), by_name(sizes[1].components))) if sizes else None,
         fetched_bytes=sum(file.size_bytes for file in wanted.values() if file.sha256 not in known),
         after_bytes=sum(file.size_bytes for file in wanted.values()),
     )
@@ -113,20 +113,8 @@ def _arguments(before: Described, after: Described) -> tuple[VersionChange, ...]
     return (VersionChange("kernel-arguments", " ".join(gone), " ".join(come)),)
 
 
-def _packages(sizes: SizeReport | None) -> dict[str, str]:
-    return {each.name: each.version for each in _components(sizes) if each.version}
-
-
-def _modules(image: Described) -> set[str]:
-    return set(image.sizes.modules) if image.sizes else set()
-
-
-def _sizes(sizes: SizeReport | None) -> dict[str, int]:
-    return by_name(_components(sizes))
-
-
-def _components(sizes: SizeReport | None) -> tuple[ComponentSize, ...]:
-    return sizes.components if sizes else ()
+def _packages(sizes: SizeReport) -> dict[str, str]:
+    return {each.name: each.version for each in sizes.components if each.version}
 
 
 def _changes(before: Mapping[str, str], after: Mapping[str, str]) -> tuple[VersionChange, ...]:

@@ -10,19 +10,12 @@ import lzma
 import struct
 import subprocess
 import zlib
-from dataclasses import dataclass
 from typing import Final
 
+from provisioner.image.tools.elf import ElfSection, read_sections
+
 _MAX_BYTES: Final = 256 << 20
-_SECTION: Final = struct.Struct("<IIQQQQIIQQ")
 _EXPORT: Final = struct.Struct("<iii")
-_NOBITS: Final = 8
-
-
-@dataclass(frozen=True)
-class _Section:
-    address: int
-    content: bytes
 
 
 def read_exports(kernel: bytes) -> dict[str, int | None] | None:
@@ -32,7 +25,7 @@ def read_exports(kernel: bytes) -> dict[str, int | None] | None:
     """
     try:
         payload = _payload(kernel)
-        return _exports(_sections(payload)) if payload is not None else None
+        return _exports(read_sections(payload)) if payload is not None else None
     except (struct.error, ValueError, IndexError, OverflowError, EOFError):
         return None
     except (lzma.LZMAError, zlib.error, subprocess.CalledProcessError):
@@ -54,22 +47,7 @@ def _payload(kernel: bytes) -> bytes | None:
     return None
 
 
-def _sections(content: bytes) -> dict[str, _Section]:
-    if content[:6] != b"\x7fELF\x02\x01":
-        return {}
-    offset = int.from_bytes(content[40:48], "little")
-    _, count, names_at = struct.unpack_from("<HHH", content, 58)
-    headers = [_SECTION.unpack_from(content, offset + index * _SECTION.size) for index in range(count)]
-    names = content[headers[names_at][4] : headers[names_at][4] + headers[names_at][5]]
-    return {
-        names[header[0] : names.index(b"\0", header[0])].decode(errors="replace"): _Section(
-            header[3], content[header[4] : header[4] + header[5]] if header[1] != _NOBITS else b""
-        )
-        for header in headers
-    }
-
-
-def _exports(sections: dict[str, _Section]) -> dict[str, int | None] | None:
+def _exports(sections: dict[str, ElfSection]) -> dict[str, int | None] | None:
     if "__ksymtab_strings" not in sections:
         return None
     strings = sections["__ksymtab_strings"]

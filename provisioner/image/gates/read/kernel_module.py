@@ -11,12 +11,11 @@ from dataclasses import dataclass, field
 from typing import Final
 
 from provisioner.api.machinery.errors import Refused
+from provisioner.image.tools.elf import read_sections
 
 _HINT: Final = "build the module again; if it comes from a package, build the base again with --force"
-_SECTION: Final = struct.Struct("<IIQQQQIIQQ")
 _SYMBOL: Final = struct.Struct("<IBBHQQ")
 _VERSION: Final = struct.Struct("<Q56s")
-_MAX_SECTIONS: Final = 65279
 _GLOBAL: Final = 1
 _UNDEFINED: Final = 0
 
@@ -49,27 +48,13 @@ def read_module(content: bytes) -> KernelModule:
     if content[:6] != b"\x7fELF\x02\x01":
         raise Refused("not a 64-bit little-endian ELF file", hint=_HINT)
     try:
-        sections = _sections(content)
-        imports: dict[str, int | None] = dict.fromkeys(_undefined(content, sections))
+        sections = {name: section.content for name, section in read_sections(content).items()}
+        imports: dict[str, int | None] = dict.fromkeys(_undefined(sections))
         imports.update(_versions(sections.get("__versions", b"")))
         exports = frozenset(_strings(sections.get("__ksymtab_strings", b"")))
         return KernelModule(_info(sections.get(".modinfo", b"")), imports, exports)
     except (struct.error, ValueError, IndexError, OverflowError) as error:
         raise Refused(f"an ELF file that names what it does not hold: {error}", hint=_HINT) from error
-
-
-def _sections(content: bytes) -> dict[str, bytes]:
-    offset = int.from_bytes(content[40:48], "little")
-    size, count, names_at = struct.unpack_from("<HHH", content, 58)
-    if count > _MAX_SECTIONS or (count and size != _SECTION.size):
-        raise ValueError(f"{count} sections of {size} bytes")
-    headers = [_SECTION.unpack_from(content, offset + index * size) for index in range(count)]
-    bodies = [content[header[4] : header[4] + header[5]] if header[1] != 8 else b"" for header in headers]  # 8: NOBITS
-    names = bodies[names_at]
-    found = {}
-    for header, body in zip(headers, bodies, strict=True):
-        found[names[header[0] : names.index(b"\0", header[0])].decode(errors="replace")] = body
-    return found
 
 
 def _info(section: bytes) -> dict[str, tuple[str, ...]]:
@@ -81,7 +66,7 @@ def _info(section: bytes) -> dict[str, tuple[str, ...]]:
     return info
 
 
-def _undefined(content: bytes, sections: Mapping[str, bytes]) -> list[str]:
+def _undefined(sections: Mapping[str, bytes]) -> list[str]:
     symbols, strings = sections.get(".symtab", b""), sections.get(".strtab", b"")
     found = []
     for at in range(0, len(symbols) - _SYMBOL.size + 1, _SYMBOL.size):

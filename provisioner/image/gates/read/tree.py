@@ -8,7 +8,7 @@ from __future__ import annotations
 import hashlib
 import os
 import stat
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Final, Literal
@@ -148,8 +148,8 @@ def _linkage(content: bytes) -> tuple[Linkage | None, str]:
         return None, str(error)
 
 
-def _capability(file: Path, read: Callable[[Path, str], bytes] | None = None) -> bytes:
+def _capability(file: Path) -> bytes:
     try:
-        return (read or os.getxattr)(file, "security.capability")
+        return os.getxattr(file, "security.capability")
     except OSError:
         return b""

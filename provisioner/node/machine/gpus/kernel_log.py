@@ -9,7 +9,6 @@ from __future__ import annotations
 import os
 import re
 import time
-from collections.abc import Callable
 from typing import Any
 
 MOST_RECORDS = 50_000
@@ -45,9 +44,8 @@ class KernelLog:
     driver calls nonfatal is of another pair, as is one of an NVSwitch. `unread`: lines that look like an XID, and could
     not be read."""
 
-    def __init__(self, path: str, wall_clock: Callable[[], float] = time.time) -> None:
+    def __init__(self, path: str) -> None:
         self._path = path
-        self._wall_clock = wall_clock
         self._descriptor: int | None = None
         self._begun = 0.0
         self._rest = b""
@@ -84,7 +82,7 @@ class KernelLog:
             self.is_readable = False
             return
         self.is_readable = True
-        self._begun = self._wall_clock() - time.clock_gettime(time.CLOCK_MONOTONIC)
+        self._begun = time.time() - time.clock_gettime(time.CLOCK_MONOTONIC)
 
     def _take(self, line: bytes) -> None:
         head, _, words = line.partition(b";")

@@ -235,8 +235,6 @@ def _number(nvml: Nvml, function: str, device: c_void_p, *arguments: int) -> int
 
 
 def _filled(nvml: Nvml, function: str, device: c_void_p, into: ctypes.Structure) -> bool:
-    """Whether the call filled the structure."""
-
     def fill() -> bool:
         nvml.fill(function, device, into)
         return True
