@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from datetime import UTC, datetime
-from pathlib import Path
 from typing import Any
 
 import click
@@ -21,6 +20,7 @@ from provisioner.cli.kubectl.completion import complete_server
 from provisioner.cli.kubectl.connection import connection_of, connection_options
 from provisioner.cli.kubectl.failing import exit_codes
 from provisioner.cli.kubectl.printing import output_option, print_objects
+from provisioner.cli.options import FOLDER
 from provisioner.join.admission.foresee import foresee_join
 
 
@@ -30,7 +30,7 @@ from provisioner.join.admission.foresee import foresee_join
 @click.option("--via", metavar="ADDRESS", help="Relay, or an address in the subnet, from where it asks [its own].")
 @click.option(
     "--image-store",
-    type=click.Path(path_type=Path, file_okay=False),
+    type=FOLDER,
     envvar="PROVISIONER_BOOT_IMAGE_STORE",
     help="On a boot host: look whether each file is there.",
 )

@@ -11,6 +11,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from provisioner.api.machinery.conditions import find_condition
+from provisioner.api.machinery.wording import plain
 from provisioner.boot.dhcp.wire.describe import DescribedMessage
 from provisioner.boot.explain.files import FetchedFile
 from provisioner.boot.explain.lease import Lease
@@ -26,7 +27,7 @@ from provisioner.cli.boot.explain_words import (
     progress_words,
     way_words,
 )
-from provisioner.cli.kubectl.printing import plain, screen
+from provisioner.cli.kubectl.printing import screen
 from provisioner.rules.identity import macs_of
 
 

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from datetime import UTC, datetime
-from pathlib import Path
 from typing import Any
 
 import click
@@ -22,10 +21,11 @@ from provisioner.cli.kubectl.asking import KubectlCommand
 from provisioner.cli.kubectl.connection import connection_of, connection_options
 from provisioner.cli.kubectl.failing import exit_codes
 from provisioner.cli.kubectl.printing import output_option, print_objects, screen
+from provisioner.cli.options import FILE
 
 
 @click.command("replay", cls=KubectlCommand, short_help="Say what captured DHCP packets would be answered.")
-@click.argument("file", metavar="FILE", type=click.Path(path_type=Path, dir_okay=False))
+@click.argument("file", metavar="FILE", type=FILE)
 @click.option(
     "--via", metavar="ADDRESS", help="Relay, or an address in the subnet, of broadcasts [each machine's own]."
 )

@@ -42,7 +42,7 @@ _RIGHTS: Final = (
     show_default=True,
     help="The shell ends by itself after these.",
 )
-@dry_run_option()
+@dry_run_option
 @connection_options
 def shell(node: str, reason: str, minutes: int, dry_run: str, **options: Any) -> None:
     """Open a root shell on a node, in a privileged pod that ends with it.

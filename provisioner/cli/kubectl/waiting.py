@@ -11,11 +11,11 @@ from typing import Final
 from provisioner.api import Maintenance
 from provisioner.api.machinery.conditions import find_condition
 from provisioner.api.machinery.errors import NotFound, Retryable
+from provisioner.api.machinery.wording import plain
 from provisioner.api.nodes.maintenance import FINAL_PHASES
 from provisioner.cli import printer
 from provisioner.cli.kubectl.failing import DONE, FAILED, TIMED_OUT
 from provisioner.cli.kubectl.filing import Filed
-from provisioner.cli.kubectl.printing import plain
 from provisioner.cluster.client import Cluster
 from provisioner.cluster.leadership import read_no_leader
 

@@ -10,9 +10,8 @@ from typing import Any, Final
 from provisioner.api import Image, NodePool
 from provisioner.api.machinery.conditions import find_condition
 from provisioner.api.machinery.meta import parse_time, rfc3339
-from provisioner.api.machinery.wording import quantity, some
+from provisioner.api.machinery.wording import quantity, some, span
 from provisioner.cli.kubectl.failing import BadInput
-from provisioner.cli.kubectl.moments import span
 from provisioner.cli.rollout.pool_view import PoolView, with_image
 from provisioner.cli.rollout.screen import failed_of
 from provisioner.rollout.course import set_course

@@ -9,9 +9,8 @@ from datetime import UTC, datetime
 from typing import Final
 
 from provisioner.api.machinery.meta import rfc3339
-from provisioner.api.machinery.wording import quantity, some
-from provisioner.cli.kubectl.moments import ago, span
-from provisioner.cli.kubectl.printing import WIDTH, clip, screen, table
+from provisioner.api.machinery.wording import ago, clip, quantity, some, span
+from provisioner.cli.kubectl.printing import WIDTH, screen, table
 from provisioner.cli.rollout.planning import Proposal
 from provisioner.rollout.forecast import ForecastMove, ForecastStage
 from provisioner.rollout.members import NOT_KNOWN

@@ -17,10 +17,9 @@ from typing import Final
 
 from provisioner.api import NodePool
 from provisioner.api.machinery.meta import parse_time
-from provisioner.api.machinery.wording import quantity, some
+from provisioner.api.machinery.wording import ago, clip, plain, quantity, some
 from provisioner.api.pools.rollout_status import RolloutStatus
-from provisioner.cli.kubectl.moments import ago
-from provisioner.cli.kubectl.printing import clip, plain, screen, table
+from provisioner.cli.kubectl.printing import screen, table
 from provisioner.cli.rollout.pool_view import PoolView
 from provisioner.cli.why.maintenance import wait_words
 from provisioner.rollout.standing import MemberFacts

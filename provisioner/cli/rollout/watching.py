@@ -13,8 +13,8 @@ from typing import Final, TextIO
 
 from provisioner.api import Image, Maintenance, NodePool, Server
 from provisioner.api.machinery.codec import decode
+from provisioner.api.machinery.wording import plain
 from provisioner.cli.kubectl.failing import DONE, FAILED, TIMED_OUT, BadInput
-from provisioner.cli.kubectl.printing import plain
 from provisioner.cli.rollout.fleet_picture import draw_fleet, one_line
 from provisioner.cli.rollout.pool_view import PoolView, homes_of, make_view, read_pool
 from provisioner.cli.rollout.screen import failed_of, headline, what_one_can_do

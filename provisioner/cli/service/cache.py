@@ -6,6 +6,7 @@ from pathlib import Path
 
 import click
 
+from provisioner.cli.options import FOLDER
 from provisioner.node.stop_signals import stop_on_signals
 
 GIGABYTE = 10**9
@@ -30,7 +31,7 @@ GIGABYTE = 10**9
 )
 @click.option(
     "--state",
-    type=click.Path(path_type=Path, file_okay=False),
+    type=FOLDER,
     required=True,
     help="Folder for images. It may be empty and may be lost.",
 )
@@ -48,9 +49,7 @@ GIGABYTE = 10**9
     default=None,
     help="Where Prometheus reads metrics and /readyz gives reasons: in the management network, port 9466 [nowhere].",
 )
-@click.option(
-    "--tools-root", type=click.Path(path_type=Path, file_okay=False), hidden=True, help="Chroot with nginx (the lab's)."
-)
+@click.option("--tools-root", type=FOLDER, hidden=True, help="Chroot with nginx (the lab's).")
 def cache(
     addresses: tuple[str, ...],
     port: int,

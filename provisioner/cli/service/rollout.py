@@ -17,6 +17,7 @@ from provisioner.api.pools.upgrade_strategy import (
     UpgradeStrategy,
 )
 from provisioner.cli import printer
+from provisioner.cli.options import FILE
 from provisioner.cli.progress import Progress
 from provisioner.rollout.simulate.figures import Delay, Figures, compare
 from provisioner.rollout.simulate.plot import draw_fleet
@@ -30,7 +31,6 @@ from provisioner.rollout.simulate.setup import (
 )
 from provisioner.rollout.simulate.trace import read_trace
 
-_FILE = click.Path(dir_okay=False, path_type=Path)
 _HEADINGS = (
     "policy",
     "days",
@@ -87,7 +87,7 @@ def rollout() -> None:
 
 
 @rollout.command("simulate")
-@click.option("--trace", "trace_file", type=_FILE, required=True, help="CSV: timestamp, duration (s), num_gpus.")
+@click.option("--trace", "trace_file", type=FILE, required=True, help="CSV: timestamp, duration (s), num_gpus.")
 @click.option("--nodes", type=click.IntRange(1, 20_000), required=True, help="Servers of the pool.")
 @click.option("--gpus", type=click.IntRange(1, 64), default=8, show_default=True, help="GPUs of each.")
 @click.option(
@@ -143,7 +143,7 @@ def rollout() -> None:
     help="Who decides; several are compared.",
 )
 @click.option("--seed", type=int, default=1, show_default=True, help="Of what the scaling leaves to chance.")
-@click.option("--svg", type=_FILE, help="Draw the fleet over time into this file, for the first policy.")
+@click.option("--svg", type=FILE, help="Draw the fleet over time into this file, for the first policy.")
 def simulate_rollout(
     trace_file: Path,
     nodes: int,

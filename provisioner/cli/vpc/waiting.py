@@ -9,9 +9,9 @@ from typing import Final
 
 from provisioner.api import NetworkClaim, VPCAttachment
 from provisioner.api.machinery.errors import NotFound, Retryable
+from provisioner.api.machinery.wording import plain
 from provisioner.cli import printer
 from provisioner.cli.kubectl.failing import DONE, FAILED, TIMED_OUT
-from provisioner.cli.kubectl.printing import plain
 from provisioner.cli.vpc.standing import addresses_of, standing_of, waits_for
 from provisioner.cluster.client import Cluster
 
@@ -40,6 +40,11 @@ class Enforcing(WatchedObject):
     uid: str | None
     told: str = field(default="", init=False)
     stuck_since: float | None = field(default=None, init=False)
+
+    @classmethod
+    def of(cls, attachment: VPCAttachment) -> Enforcing:
+        metadata = attachment.metadata
+        return cls(name=attachment.name, namespace=str(metadata.namespace), uid=metadata.uid)
 
     def look(self, cluster: Cluster, now: float) -> str | None:
         try:

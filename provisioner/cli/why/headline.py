@@ -6,10 +6,10 @@ from typing import Final
 
 from provisioner.api.machinery.conditions import find_condition, is_true
 from provisioner.api.machinery.meta import parse_time
+from provisioner.api.machinery.wording import ago
 from provisioner.api.nodes.contract import HOLD_REQUESTED
 from provisioner.api.nodes.maintenance import Maintenance, MaintenancePhase
 from provisioner.api.servers.server_status import is_given_up
-from provisioner.cli.kubectl.moments import ago
 from provisioner.cli.kubectl.node_requests import true_conditions
 from provisioner.cli.why.subject import ServerSubject
 from provisioner.rules.cause import Cause, find_cause

@@ -7,9 +7,9 @@ from typing import Final
 
 from provisioner.api import Server
 from provisioner.api.machinery.meta import parse_time
+from provisioner.api.machinery.wording import ago
 from provisioner.api.nodes.contract import HOLD_REQUESTED
 from provisioner.api.nodes.maintenance import Blocker, Maintenance, RebootAttempt, Requestor, RequestTurn
-from provisioner.cli.kubectl.moments import ago
 from provisioner.cli.kubectl.node_requests import true_conditions
 from provisioner.cli.why.headline import METHOD_WORDS, lacks_image
 from provisioner.cli.why.subject import ServerSubject
