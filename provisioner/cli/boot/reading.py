@@ -19,6 +19,7 @@ from provisioner.api.machinery.values import MacAddress, parse_mac
 from provisioner.api.nodes.maintenance import holding_maintenance
 from provisioner.boot.explain.facts import MachineObjects
 from provisioner.boot.host.image_store import files_of
+from provisioner.cli.kubectl.connection import find_named
 from provisioner.cli.kubectl.failing import BadInput
 from provisioner.cli.kubectl.filing import read_maintenances
 from provisioner.cluster.client import Cluster
@@ -154,14 +155,10 @@ class _Reader:
 
     def __init__(self, cluster: Cluster) -> None:
         self._cluster = cluster
-        self._read: dict[tuple[type[Resource], str], Any] = {}
+        self._read: dict[tuple[type[Resource], str | None], Any] = {}
 
     def find(self, kind: type[R], name: str | None) -> R | None:
-        if name is None:
-            return None
-        key = (kind, name)
-        if key not in self._read:
-            found = self._cluster.find(of(kind), name)
-            self._read[key] = decode(kind, found) if found is not None else None
-        read: R | None = self._read[key]
+        if (kind, name) not in self._read:
+            self._read[kind, name] = find_named(self._cluster, kind, name)
+        read: R | None = self._read[kind, name]
         return read

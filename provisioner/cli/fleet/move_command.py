@@ -19,7 +19,7 @@ from provisioner.cli.kubectl.asking import (
     yes_option,
 )
 from provisioner.cli.kubectl.completion import complete_pool
-from provisioner.cli.kubectl.connection import MANAGER, connection_of
+from provisioner.cli.kubectl.connection import MANAGER, connection_of, find_named
 from provisioner.cli.kubectl.failing import BadInput, exit_codes
 from provisioner.cli.kubectl.targets import ServerTarget, find_targets, selection_of
 from provisioner.cli.rollout.pool_view import EDITOR, needing
@@ -73,10 +73,7 @@ def check_move(cluster: Cluster, goal: str, servers: list[Server]) -> NodePool:
     if not servers:
         return pool
     name = released_image_name(pool)
-    try:
-        image = cluster.read(Image, name) if name is not None else None
-    except NotFound:
-        image = None
+    image = find_named(cluster, Image, name)
     if image is None:
         raise BadInput(f"Image {name} of NodePool {goal} does not exist", hint="publish it, or correct the NodePool")
     others = [server.name for server in servers if server.spec.architecture != image.spec.architecture]

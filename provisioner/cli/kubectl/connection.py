@@ -4,12 +4,16 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Final
+from typing import Any, Final, TypeVar
 
 import click
 
+from provisioner.api.machinery.errors import NotFound
+from provisioner.api.machinery.meta import Resource
 from provisioner.cli.options import kubeconfig_option, with_options
 from provisioner.cluster.client import BUSY_SECONDS, Cluster
+
+R = TypeVar("R", bound=Resource)
 
 MANAGER: Final = "kubectl-provision"
 """Who writes what people ask for, as field manager, user agent, and component of Events."""
@@ -69,3 +73,11 @@ def connection_of(options: dict[str, Any]) -> Connection:
         as_user=options.pop("as_user", None),
         as_groups=tuple(options.pop("as_groups", ())),
     )
+
+
+def find_named(cluster: Cluster, kind: type[R], name: str | None, *, namespace: str | None = None) -> R | None:
+    """The object of that name; None if there is none, or none is named."""
+    try:
+        return cluster.read(kind, name, namespace=namespace) if name is not None else None
+    except (NotFound, ValueError):
+        return None

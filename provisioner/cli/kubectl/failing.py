@@ -13,7 +13,6 @@ from provisioner.cli import printer
 
 DONE: Final = 0
 ERROR: Final = 1
-USAGE: Final = 2
 REFUSED: Final = 3
 FAILED: Final = 4
 TIMED_OUT: Final = 5

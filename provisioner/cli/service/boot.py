@@ -154,7 +154,7 @@ def boot(
         images=image_store,
         certificate=tls_certificate.absolute(),
         key=tls_key.absolute(),
-        firmware=firmware or _firmware_of(tools_root) or DEBIAN_IPXE,
+        firmware=firmware or ((tools_root / "usr/lib/ipxe",) if tools_root else DEBIAN_IPXE),
         dhcp=DhcpConfig(
             server_address=address,
             interfaces=interfaces,
@@ -240,10 +240,6 @@ def _filler(
         policy=policy,
         meter=meter,
     )
-
-
-def _firmware_of(tools_root: Path | None) -> tuple[Path, ...]:
-    return (tools_root / "usr/lib/ipxe",) if tools_root else ()
 
 
 def enter_tools(tools_root: Path | None, binds: Sequence[Path]) -> Callable[[Sequence[str]], list[str]]:

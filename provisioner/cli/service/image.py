@@ -245,8 +245,6 @@ def keygen(folder: Path) -> None:
 @kubeconfig_option
 def publish(folder: Path, store: Path, key_file: Path, kubeconfig: Path | None) -> None:
     """Copy the image in FOLDER into the store and create its Image object. Doing it again changes nothing."""
-    from provisioner.cluster.client import Cluster
-
     published = publish_image(folder, store, read_public_keys(key_file), Cluster.connect(kubeconfig))
     printer.say(f"image {published.name} published: {published.folder}")
     printer.say(f"next: name it in a NodePool's spec.imageRef: {published.name}")

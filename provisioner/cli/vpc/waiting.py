@@ -8,9 +8,10 @@ from dataclasses import dataclass, field
 from typing import Final
 
 from provisioner.api import NetworkClaim, VPCAttachment
-from provisioner.api.machinery.errors import NotFound, Retryable
+from provisioner.api.machinery.errors import Retryable
 from provisioner.api.machinery.wording import plain
 from provisioner.cli import printer
+from provisioner.cli.kubectl.connection import find_named
 from provisioner.cli.kubectl.failing import DONE, FAILED, TIMED_OUT
 from provisioner.cli.vpc.standing import addresses_of, standing_of, waits_for
 from provisioner.cluster.client import Cluster
@@ -47,10 +48,7 @@ class Enforcing(WatchedObject):
         return cls(name=attachment.name, namespace=str(metadata.namespace), uid=metadata.uid)
 
     def look(self, cluster: Cluster, now: float) -> str | None:
-        try:
-            attachment = cluster.read(VPCAttachment, self.name, namespace=self.namespace)
-        except NotFound:
-            attachment = None
+        attachment = find_named(cluster, VPCAttachment, self.name, namespace=self.namespace)
         if attachment is None or attachment.metadata.uid != self.uid:
             self.end = FAILED
             return "is gone: somebody deleted it"
@@ -87,10 +85,7 @@ class Releasing(WatchedObject):
     told: tuple[str, ...] = field(default=(), init=False)
 
     def look(self, cluster: Cluster, now: float) -> str | None:
-        try:
-            found = cluster.read(NetworkClaim, self.claim)
-        except NotFound:
-            found = None
+        found = find_named(cluster, NetworkClaim, self.claim)
         if found is None or found.spec.holder.uid != self.holder_uid:
             self.end = DONE
             return "is gone from its DPU, which has confirmed that"
