@@ -7,7 +7,6 @@ from typing import Any
 import click
 
 from provisioner.api import Image, NodePool, Server
-from provisioner.api.machinery.errors import NotFound
 from provisioner.api.machinery.wording import some
 from provisioner.cli import printer
 from provisioner.cli.kubectl.asking import (
@@ -65,10 +64,9 @@ def move(**options: Any) -> None:
 
 def check_move(cluster: Cluster, goal: str, servers: list[Server]) -> NodePool:
     """The NodePool to move to. Raises: BadInput if there is none, or if one of the servers cannot boot its image."""
-    try:
-        pool = cluster.read(NodePool, goal)
-    except (NotFound, ValueError) as error:
-        raise BadInput(f"there is no NodePool {goal}", hint="kubectl get nodepools") from error
+    pool = find_named(cluster, NodePool, goal)
+    if pool is None:
+        raise BadInput(f"there is no NodePool {goal}", hint="kubectl get nodepools")
     servers = [server for server in servers if current_pool_name(server) != goal]
     if not servers:
         return pool

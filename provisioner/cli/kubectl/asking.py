@@ -12,13 +12,13 @@ import click
 
 from provisioner.api import Image
 from provisioner.api.machinery.codec import encode
-from provisioner.api.machinery.errors import NotFound, Refused
+from provisioner.api.machinery.errors import Refused
 from provisioner.api.machinery.meta import rfc3339
 from provisioner.api.machinery.wording import quantity, some
 from provisioner.api.nodes.maintenance import MaintenanceAction, MaintenancePolicy, Requestor
 from provisioner.cli import printer
 from provisioner.cli.kubectl.completion import complete_image, complete_pool, complete_server
-from provisioner.cli.kubectl.connection import connection_options
+from provisioner.cli.kubectl.connection import connection_options, find_named
 from provisioner.cli.kubectl.failing import EXIT_CODES, WAIT_EXIT_CODES, BadInput
 from provisioner.cli.kubectl.filing import Filed, file_request, requestor_name
 from provisioner.cli.kubectl.moments import read_deadline, read_span
@@ -146,15 +146,13 @@ def read_ask(action: MaintenanceAction, options: dict[str, Any], now: datetime) 
         raise BadInput(f"--reason has {len(message)} characters", hint=f"use at most {MAX_MESSAGE}")
     policy = options.pop("policy")
     when_idle, until, at_once = options.pop("when_idle"), options.pop("deadline"), options.pop("now")
-    said: dict[str, MaintenancePolicy] = {}
-    if policy is not None:
-        said[f"--policy {policy}"] = policy
-    if when_idle:
-        said["--when-idle"] = "WhenIdle"
-    if until is not None:
-        said["--deadline"] = "Deadline"
-    if at_once:
-        said["--now"] = "Now"
+    given: tuple[tuple[bool, str, MaintenancePolicy], ...] = (
+        (policy is not None, f"--policy {policy}", policy),
+        (when_idle, "--when-idle", "WhenIdle"),
+        (until is not None, "--deadline", "Deadline"),
+        (at_once, "--now", "Now"),
+    )
+    said = {flag: meant for is_given, flag, meant in given if is_given}
     if len(set(said.values())) > 1:
         raise click.UsageError(f"{' and '.join(said)} contradict each other: give one of them")
     chosen: MaintenancePolicy = next(iter(said.values()), "WhenIdle")
@@ -168,10 +166,9 @@ def check_ask(cluster: Cluster, ask: RequestOptions, targets: list[ServerTarget]
     """Raises: BadInput if the request can be carried out on one of them never."""
     wrong = []
     if ask.image is not None:
-        try:
-            image = cluster.read(Image, ask.image)
-        except NotFound as error:
-            raise BadInput(f"there is no Image {ask.image}", hint="kubectl get images") from error
+        image = find_named(cluster, Image, ask.image)
+        if image is None:
+            raise BadInput(f"there is no Image {ask.image}", hint="kubectl get images")
         others = [t.name for t in targets if t.server.spec.architecture != image.spec.architecture]
         if others:
             wrong.append(f"Image {image.name} is for {image.spec.architecture}, and {some(others)} is not")

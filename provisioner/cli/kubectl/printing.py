@@ -52,11 +52,11 @@ def print_objects(objects: Sequence[Mapping[str, Any]], form: str) -> None:
         printer.show(told)
 
 
-def table(header: Sequence[str], rows: Iterable[Sequence[Cell]]) -> str:
-    """Columns as wide as they need, three spaces apart; what is not known is `-`. Lines end without spaces."""
+def table(header: Sequence[str], rows: Iterable[Sequence[Cell]], *, gap: str = "   ") -> str:
+    """Columns as wide as they need, `gap` apart; what is not known is `-`. Lines end without spaces."""
     lines = [tuple(header), *(tuple("-" if cell in (None, "") else plain(str(cell)) for cell in row) for row in rows)]
     widths = [max(len(line[i]) for line in lines) for i in range(len(header))]
-    return "".join("   ".join(c.ljust(w) for c, w in zip(line, widths, strict=True)).rstrip() + "\n" for line in lines)
+    return "".join(gap.join(c.ljust(w) for c, w in zip(line, widths, strict=True)).rstrip() + "\n" for line in lines)
 
 
 def screen(headline: str, sections: Iterable[tuple[str, Iterable[str]]]) -> str:

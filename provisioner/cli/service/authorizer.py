@@ -32,7 +32,7 @@ from provisioner.node.stop_signals import stop_on_signals
     type=EXISTING_FILE,
     help="PEM of who signs the API servers' client certificate: no other asks.",
 )
-@click.option("--health-address", metavar="ADDRESS:PORT", default=None, help="Serve /healthz and /readyz there [off].")
+@click.option("--health-address", metavar="ADDRESS:PORT", help="Serve /healthz and /readyz there [off].")
 def authorizer(
     kubeconfig: Path | None, place: str, certificate: Path, key_file: Path, client_ca: Path, health_address: str | None
 ) -> None:

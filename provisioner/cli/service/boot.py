@@ -57,16 +57,13 @@ if TYPE_CHECKING:
 @click.option(
     "--endorsement-authorities",
     type=EXISTING_FILE,
-    default=None,
     help="Certificates of TPM vendors' authorities (PEM): a machine whose endorsement key has one of theirs needs no "
     "approval [none].",
 )
 @click.option(
     "--api-server", required=True, help="URL of the API server as nodes reach it, such as https://10.80.0.1:6443."
 )
-@click.option(
-    "--api-server-ca", type=EXISTING_FILE, default=None, help="CA of the API server (PEM) [the kubeconfig's]."
-)
+@click.option("--api-server-ca", type=EXISTING_FILE, help="CA of the API server (PEM) [the kubeconfig's].")
 @click.option("--cluster-dns", multiple=True, help="DNS server that kubelets give their pods.")
 @click.option("--firmware", multiple=True, type=FOLDER, help="Folder with iPXE's files [/usr/lib/ipxe].")
 @click.option("--http-port", default=80, show_default=True, help="Port of scripts and images.")
@@ -90,12 +87,9 @@ if TYPE_CHECKING:
 @click.option(
     "--metrics-address",
     metavar="ADDRESS:PORT",
-    default=None,
     help="Where Prometheus reads metrics and /readyz gives reasons: in the management network, port 9465 [nowhere].",
 )
-@click.option(
-    "--tools-root", type=FOLDER, default=None, hidden=True, help="Chroot with nginx, dnsmasq and iPXE (the lab's)."
-)
+@click.option("--tools-root", type=FOLDER, hidden=True, help="Chroot with nginx, dnsmasq and iPXE (the lab's).")
 def boot(
     kubeconfig: Path | None,
     address: str,

@@ -46,7 +46,6 @@ GIGABYTE = 10**9
 @click.option(
     "--metrics-address",
     metavar="ADDRESS:PORT",
-    default=None,
     help="Where Prometheus reads metrics and /readyz gives reasons: in the management network, port 9466 [nowhere].",
 )
 @click.option("--tools-root", type=FOLDER, hidden=True, help="Chroot with nginx (the lab's).")

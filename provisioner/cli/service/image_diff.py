@@ -23,10 +23,13 @@ _SMALLEST_TOLD_BYTES: Final = 10_000
 @click.command()
 @click.argument("before", metavar="A")
 @click.argument("after", metavar="B")
-@click.option("--key", "key_file", type=FILE, required=True,
-              help="Public key that both images must be signed with.")  # fmt: skip
-@click.option("--store", "images", type=FOLDER,
-              help="Image store in which A and B are names or digests; without it they are folders.")  # fmt: skip
+@click.option("--key", "key_file", type=FILE, required=True, help="Public key that both images must be signed with.")
+@click.option(
+    "--store",
+    "images",
+    type=FOLDER,
+    help="Image store in which A and B are names or digests; without it they are folders.",
+)
 @click.option("-o", "--output", type=click.Choice(["text", "json"]), default="text", show_default=True)
 def diff(before: str, after: str, key_file: Path, images: Path | None, output: str) -> None:
     """Show what is another in image B than in image A: layers, versions, packages, kernel modules, what grew."""

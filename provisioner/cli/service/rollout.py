@@ -17,6 +17,7 @@ from provisioner.api.pools.upgrade_strategy import (
     UpgradeStrategy,
 )
 from provisioner.cli import printer
+from provisioner.cli.kubectl.printing import table
 from provisioner.cli.options import FILE
 from provisioner.cli.progress import Progress
 from provisioner.rollout.simulate.figures import Delay, Figures, compare
@@ -203,7 +204,7 @@ def simulate_rollout(
         f"{quantity(nodes, 'server')} of {quantity(gpus, 'GPU')}; "
         f"jobs ask for {load_of(scenario.jobs, question):.0%} of them at the begin"
     )
-    printer.show(table(found))
+    printer.show(table(_HEADINGS, [_row(figures) for figures in found], gap="  "))
     if late := [f"{figures.outcome.policy} {figures.not_started}" for figures in found if figures.not_started]:
         printer.say(f"jobs that had not started when the simulation ended, and count in no delay: {', '.join(late)}")
     if svg is not None:
@@ -211,15 +212,6 @@ def simulate_rollout(
         end = scenario.longest if first.makespan is None else first.makespan
         svg.write_text(draw_fleet(f"{quantity(nodes, 'server')}, {first.policy}", nodes, first.samples, end))
         printer.say(f"drew {svg}")
-
-
-def table(found: list[Figures]) -> str:
-    """The figures in columns."""
-    rows = [_HEADINGS, *(_row(figures) for figures in found)]
-    widths = [max(len(row[column]) for row in rows) for column in range(len(_HEADINGS))]
-    return "\n".join(
-        "  ".join(cell.ljust(width) for cell, width in zip(row, widths, strict=True)).rstrip() for row in rows
-    )
 
 
 def _row(figures: Figures) -> tuple[str, ...]:

@@ -11,12 +11,12 @@ import click
 
 from provisioner.api import VPC, VPCAttachment
 from provisioner.api.machinery.codec import decode
-from provisioner.api.machinery.errors import Conflict, NotFound
+from provisioner.api.machinery.errors import Conflict
 from provisioner.api.machinery.schema import API_VERSION
 from provisioner.cli import printer
 from provisioner.cli.kubectl.asking import KubectlCommand, dry_run_note, dry_run_option, read_wait, wait_options
 from provisioner.cli.kubectl.completion import complete_attached_server, complete_security_group, complete_vpc
-from provisioner.cli.kubectl.connection import MANAGER
+from provisioner.cli.kubectl.connection import MANAGER, find_named
 from provisioner.cli.kubectl.failing import DONE, BadInput, exit_codes
 from provisioner.cli.kubectl.printing import output_option, print_in_form
 from provisioner.cli.vpc.references import PortReference, attachments_of, read_port
@@ -139,14 +139,13 @@ def body_of(namespace: str, port: PortReference, wish: AttachmentOptions) -> dic
 
 
 def _check_vpc(tenancy: Tenancy, name: str) -> None:
-    try:
-        with needing_in(tenancy.namespace, VIEW):
-            tenancy.cluster.get(of(VPC), name, namespace=tenancy.namespace)
-    except (NotFound, ValueError) as error:
+    with needing_in(tenancy.namespace, VIEW):
+        vpc = find_named(tenancy.cluster, VPC, name, namespace=tenancy.namespace)
+    if vpc is None:
         raise BadInput(
             f"there is no VPC {name} in namespace {tenancy.namespace}",
             hint=f"kubectl get vpc -n {tenancy.namespace}, or name another namespace with -n",
-        ) from error
+        )
 
 
 def _sort(
