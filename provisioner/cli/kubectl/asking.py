@@ -185,10 +185,15 @@ def confirm(targets: list[ServerTarget], words: str, *, yes: bool, everything: b
     if yes or not everything:
         return
     question = f"{words} of all {len(targets)} nodes ({some([t.name for t in targets])})?"
+    ask_person(question, BadInput("nothing was asked for", hint="name the nodes that are meant"))
+
+
+def ask_person(question: str, refusal: BadInput) -> None:
+    """Raises: BadInput where nobody can be asked, `refusal` of who says no."""
     if not sys.stdin.isatty():
         raise BadInput(f"{question} nobody can be asked here", hint="give --yes")
     if not printer.confirm(question):
-        raise BadInput("nothing was asked for", hint="name the nodes that are meant")
+        raise refusal
 
 
 def tell_what_ends(cluster: Cluster, targets: list[ServerTarget]) -> None:

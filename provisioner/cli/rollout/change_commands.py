@@ -13,7 +13,7 @@ from provisioner.api import NodePool
 from provisioner.api.machinery.codec import decode
 from provisioner.api.machinery.errors import Conflict
 from provisioner.cli import printer
-from provisioner.cli.kubectl.asking import KubectlCommand, read_wait, wait_options
+from provisioner.cli.kubectl.asking import KubectlCommand, ask_person, read_wait, wait_options
 from provisioner.cli.kubectl.connection import MANAGER, connection_of, connection_options
 from provisioner.cli.kubectl.failing import BadInput, exit_codes
 from provisioner.cli.kubectl.printing import output_option, print_in_form
@@ -138,7 +138,8 @@ def write_change(
         if not change.fields:
             break
         if change.question is not None and not yes:
-            _ask(change.question)
+            refusal = BadInput("nothing was changed", hint="kubectl provision rollout undo goes back")
+            ask_person(change.question, refusal)
             yes = True
         try:
             with needing(EDITOR):
@@ -147,14 +148,6 @@ def write_change(
             if attempt == ATTEMPTS - 1:
                 raise
     return body, change
-
-
-def _ask(question: str) -> None:
-    """Raises: BadInput where nobody can be asked, or who says no."""
-    if not sys.stdin.isatty():
-        raise BadInput(f"{question} nobody can be asked here", hint="give --yes")
-    if not printer.confirm(question):
-        raise BadInput("nothing was changed", hint="kubectl provision rollout undo goes back")
 
 
 def _show(body: Mapping[str, Any], change: changes.PoolChange, form: str | None) -> None:

@@ -155,7 +155,7 @@ def _table(proposal: Proposal, *, everything: bool) -> str:
     shown = moves if everything else moves[:SHOWN]
     rows = [
         (
-            str(number),
+            number,
             move.name,
             proposal.view.standings[move.name].server.status.image_ref,
             _when(move.begins, proposal),

@@ -17,7 +17,7 @@ from provisioner.api.machinery.wording import plain
 from provisioner.cli.kubectl.failing import DONE, FAILED, TIMED_OUT, BadInput
 from provisioner.cli.rollout.fleet_picture import draw_fleet, one_line
 from provisioner.cli.rollout.pool_view import PoolView, homes_of, make_view, read_pool
-from provisioner.cli.rollout.screen import failed_of, headline, what_one_can_do
+from provisioner.cli.rollout.screen import headline, what_one_can_do
 from provisioner.cluster.client import Cluster
 from provisioner.cluster.informer import Informer
 from provisioner.cluster.resources import NODES, of
@@ -134,7 +134,7 @@ def verdict(view: PoolView) -> str:
     """The last lines."""
     if outcome(view) == DONE:
         return headline(view)
-    names = [standing.server.name for standing in failed_of(view)]
+    names = [standing.server.name for standing in view.named("Failed")]
     words = view.rollout.stopped.reason if view.rollout is not None and view.rollout.stopped is not None else ""
     lines = [
         f"error: the rollout of NodePool {view.pool.name} stopped ({words}): {', '.join(names) or 'see its status'}"

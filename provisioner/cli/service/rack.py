@@ -24,7 +24,7 @@ from provisioner.cluster.client import Cluster
 from provisioner.inventory.lists.entries import BadPackingList, ListEntry, Origin, PackingList
 from provisioner.inventory.lists.headers import field_of, known_headers
 from provisioner.inventory.lists.packing_list import read_packing_list
-from provisioner.inventory.register import FieldChange, RegistrationStep
+from provisioner.inventory.register import RegistrationStep
 from provisioner.inventory.registrar import RegistrationOutcome, carry_out, plan_registration
 
 EXIT_FAILED = 1
@@ -255,11 +255,7 @@ def _lines(step: RegistrationStep) -> list[str]:
         return [" ".join([head, *(f"{change.field}={_shown(change.after)}" for change in step.changes)])]
     if step.action == "delete":
         return [f"{head}: {step.reason}"]
-    return [head, *(f"    {_change(change)}" for change in step.changes)]
-
-
-def _change(change: FieldChange) -> str:
-    return f"{change.field}: {_shown(change.before)} -> {_shown(change.after)}"
+    return [head, *(f"    {each.field}: {_shown(each.before)} -> {_shown(each.after)}" for each in step.changes)]
 
 
 def _shown(value: Any) -> str:
