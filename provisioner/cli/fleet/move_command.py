@@ -19,7 +19,7 @@ from provisioner.cli.kubectl.asking import (
 )
 from provisioner.cli.kubectl.completion import complete_pool
 from provisioner.cli.kubectl.connection import MANAGER, connection_of, find_named
-from provisioner.cli.kubectl.failing import BadInput, exit_codes
+from provisioner.cli.kubectl.failing import BadInput
 from provisioner.cli.kubectl.targets import ServerTarget, find_targets, selection_of
 from provisioner.cli.rollout.pool_view import EDITOR, needing
 from provisioner.cluster.client import Cluster
@@ -45,21 +45,20 @@ def move(**options: Any) -> None:
       kubectl provision move r01-u07 r01-u08 --to slurm
       kubectl provision move -l example.com/rack=r01 --to kubernetes
     """
-    with exit_codes():
-        wish = selection_of(options)
-        goal, yes, dry_run = options.pop("goal"), options.pop("yes"), options.pop("dry_run")
-        cluster = connection_of(options).open()
-        targets = find_targets(cluster, wish, for_requests=False)
-        pool = check_move(cluster, goal, [target.server for target in targets])
+    wish = selection_of(options)
+    goal, yes, dry_run = options.pop("goal"), options.pop("yes"), options.pop("dry_run")
+    cluster = connection_of(options).open()
+    targets = find_targets(cluster, wish, for_requests=False)
+    pool = check_move(cluster, goal, [target.server for target in targets])
+    if dry_run == "none":
+        confirm(targets, f"move to NodePool {goal}", yes=yes, everything=wish.everything)
+    for target in targets:
+        _write(cluster, target, goal, dry_run=True)
+    for target in targets:
         if dry_run == "none":
-            confirm(targets, f"move to NodePool {goal}", yes=yes, everything=wish.everything)
-        for target in targets:
-            _write(cluster, target, goal, dry_run=True)
-        for target in targets:
-            if dry_run == "none":
-                _write(cluster, target, goal)
-            printer.say(f"server/{target.name} {describe_move(target.server, pool)}{dry_run_note(dry_run)}")
-        printer.say(f"  see: kubectl provision rollout status {goal} --watch")
+            _write(cluster, target, goal)
+        printer.say(f"server/{target.name} {describe_move(target.server, pool)}{dry_run_note(dry_run)}")
+    printer.say(f"  see: kubectl provision rollout status {goal} --watch")
 
 
 def check_move(cluster: Cluster, goal: str, servers: list[Server]) -> NodePool:

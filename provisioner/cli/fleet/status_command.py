@@ -18,7 +18,6 @@ from provisioner.api.nodes.maintenance import holding_maintenance
 from provisioner.cli import printer
 from provisioner.cli.kubectl.asking import KubectlCommand, target_options
 from provisioner.cli.kubectl.connection import connection_of
-from provisioner.cli.kubectl.failing import exit_codes
 from provisioner.cli.kubectl.printing import Cell, output_option, print_in_form, table
 from provisioner.cli.kubectl.targets import ServerTarget, find_targets, selection_of
 from provisioner.cli.why.maintenance import wait_words
@@ -48,35 +47,34 @@ def status(**options: Any) -> None:
       kubectl provision status --pool gpu -o wide
       kubectl provision status r01-u07 -o json
     """
-    with exit_codes():
-        cluster = connection_of(options).open()
-        wish = selection_of(options)
-        if not (wish.names or wish.selector or wish.pool):
-            wish = replace(wish, everything=True)
-        targets = find_targets(cluster, wish, for_requests=False)
-        maintenances, now = cluster.read_all(Maintenance), datetime.now(UTC)
-        no_leader = read_no_leader(cluster, now)
-        form = options["output"]
-        if print_in_form(
-            form,
-            lambda: [_as_json(target, maintenances, no_leader) for target in targets],
-            [f"node/{target.name}" for target in targets],
-        ):
-            return
-        if not targets:
-            selected = wish.selector or wish.pool
-            words = "no server is selected" if selected else "no servers: provisioner rack register registers some"
-            printer.say(words, err=True)
-        else:
-            from provisioner.cli.rollout.screen import render_under_way
+    cluster = connection_of(options).open()
+    wish = selection_of(options)
+    if not (wish.names or wish.selector or wish.pool):
+        wish = replace(wish, everything=True)
+    targets = find_targets(cluster, wish, for_requests=False)
+    maintenances, now = cluster.read_all(Maintenance), datetime.now(UTC)
+    no_leader = read_no_leader(cluster, now)
+    form = options["output"]
+    if print_in_form(
+        form,
+        lambda: [_as_json(target, maintenances, no_leader) for target in targets],
+        [f"node/{target.name}" for target in targets],
+    ):
+        return
+    if not targets:
+        selected = wish.selector or wish.pool
+        words = "no server is selected" if selected else "no servers: provisioner rack register registers some"
+        printer.say(words, err=True)
+    else:
+        from provisioner.cli.rollout.screen import render_under_way
 
-            printer.show(render_status(targets, maintenances, now, wide=form == "wide", no_leader=no_leader))
-            names = {current_pool_name(target.server) for target in targets}
-            pools = [pool for pool in cluster.read_all(NodePool) if pool.name in names]
-            if under_way := render_under_way(pools, now):
-                printer.show(f"\n{under_way}")
-            if no_leader is not None:
-                printer.say(no_leader.sentence, err=True)
+        printer.show(render_status(targets, maintenances, now, wide=form == "wide", no_leader=no_leader))
+        names = {current_pool_name(target.server) for target in targets}
+        pools = [pool for pool in cluster.read_all(NodePool) if pool.name in names]
+        if under_way := render_under_way(pools, now):
+            printer.show(f"\n{under_way}")
+        if no_leader is not None:
+            printer.say(no_leader.sentence, err=True)
 
 
 def render_status(

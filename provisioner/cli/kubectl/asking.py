@@ -19,7 +19,7 @@ from provisioner.api.nodes.maintenance import MaintenanceAction, MaintenancePoli
 from provisioner.cli import printer
 from provisioner.cli.kubectl.completion import complete_image, complete_pool, complete_server
 from provisioner.cli.kubectl.connection import connection_options, find_named
-from provisioner.cli.kubectl.failing import EXIT_CODES, WAIT_EXIT_CODES, BadInput
+from provisioner.cli.kubectl.failing import EXIT_CODES, WAIT_EXIT_CODES, BadInput, exit_codes
 from provisioner.cli.kubectl.filing import Filed, file_request, requestor_name
 from provisioner.cli.kubectl.moments import read_deadline, read_span
 from provisioner.cli.kubectl.printing import output_option, print_in_form, table
@@ -42,7 +42,12 @@ VERBS: Final[dict[MaintenanceAction, str]] = {
 
 
 class KubectlCommand(click.Command):
-    """Takes `--dry-run` and `--dry-run=server`, joined by `=` as kubectl has it; its help ends with exit codes."""
+    """Takes `--dry-run` and `--dry-run=server`, joined by `=` as kubectl has it; its help ends with exit codes, and it
+    with one of them."""
+
+    def invoke(self, ctx: click.Context) -> Any:
+        with exit_codes():
+            return super().invoke(ctx)
 
     def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
         end = args.index("--") if "--" in args else len(args)

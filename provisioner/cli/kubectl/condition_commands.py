@@ -25,7 +25,7 @@ from provisioner.cli.kubectl.asking import (
     yes_option,
 )
 from provisioner.cli.kubectl.connection import connection_of
-from provisioner.cli.kubectl.failing import BadInput, exit_codes
+from provisioner.cli.kubectl.failing import BadInput
 from provisioner.cli.kubectl.filing import own_entries, read_maintenances, withdraw
 from provisioner.cli.kubectl.node_requests import DISTURBANCES, RELEASED, signed, true_conditions, write_condition
 from provisioner.cli.kubectl.printing import output_option, print_in_form
@@ -52,21 +52,20 @@ Plan = Callable[[Cluster, ServerTarget, str, datetime], list[ConditionWrite]]
 
 def _carry_out(options: dict[str, Any], words: str, plan: Plan) -> None:
     """Plan for all, ask the API server about all, then do it."""
-    with exit_codes():
-        cluster = connection_of(options).open()
-        wish = selection_of(options)
-        targets = find_targets(cluster, wish, for_requests=True)
-        dry_run = options["dry_run"]
-        if dry_run == "none":
-            confirm(targets, words, yes=options["yes"], everything=wish.everything)
-        user, now = cluster.ask_who_i_am(), datetime.now(UTC)
-        steps = [step for target in targets for step in plan(cluster, target, user, now)]
+    cluster = connection_of(options).open()
+    wish = selection_of(options)
+    targets = find_targets(cluster, wish, for_requests=True)
+    dry_run = options["dry_run"]
+    if dry_run == "none":
+        confirm(targets, words, yes=options["yes"], everything=wish.everything)
+    user, now = cluster.ask_who_i_am(), datetime.now(UTC)
+    steps = [step for target in targets for step in plan(cluster, target, user, now)]
+    for step in steps:
+        step.write(True)
+    if dry_run == "none":
         for step in steps:
-            step.write(True)
-        if dry_run == "none":
-            for step in steps:
-                step.write(False)
-        _show(cluster, steps, targets, options["output"], dry_run)
+            step.write(False)
+    _show(cluster, steps, targets, options["output"], dry_run)
 
 
 def _show(

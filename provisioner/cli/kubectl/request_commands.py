@@ -10,19 +10,17 @@ import click
 from provisioner.api.nodes.maintenance import MaintenanceAction
 from provisioner.cli.kubectl.asking import KubectlCommand, ask_for, read_wait, request_options
 from provisioner.cli.kubectl.connection import connection_of
-from provisioner.cli.kubectl.failing import exit_codes
 
 
 def _command(name: str, action: MaintenanceAction, short: str, words: str) -> click.Command:
     def run(**options: Any) -> None:
-        with exit_codes():
-            wait, seconds = read_wait(options, "--wait and --dry-run contradict each other: nothing comes to wait for")
-            cluster = connection_of(options).open()
-            filed = ask_for(action, options, cluster)
-            if wait:
-                from provisioner.cli.kubectl.waiting import wait_for
+        wait, seconds = read_wait(options, "--wait and --dry-run contradict each other: nothing comes to wait for")
+        cluster = connection_of(options).open()
+        filed = ask_for(action, options, cluster)
+        if wait:
+            from provisioner.cli.kubectl.waiting import wait_for
 
-                sys.exit(wait_for(cluster, filed, timeout_seconds=seconds))
+            sys.exit(wait_for(cluster, filed, timeout_seconds=seconds))
 
     run.__doc__ = words
     decorate = click.command(name, cls=KubectlCommand, short_help=short)

@@ -15,7 +15,7 @@ from provisioner.api.machinery.errors import Conflict
 from provisioner.cli import printer
 from provisioner.cli.kubectl.asking import KubectlCommand, ask_person, read_wait, wait_options
 from provisioner.cli.kubectl.connection import MANAGER, connection_of, connection_options
-from provisioner.cli.kubectl.failing import BadInput, exit_codes
+from provisioner.cli.kubectl.failing import BadInput
 from provisioner.cli.kubectl.printing import output_option, print_in_form
 from provisioner.cli.rollout import changes
 from provisioner.cli.rollout.arguments import image_option, pool_argument
@@ -115,17 +115,16 @@ def undo(**options: Any) -> None:
 
 def _carry_out(options: dict[str, Any], decide: Decide) -> None:
     """From what the pool is to what it shall be; decided anew if somebody else changed the same meanwhile."""
-    with exit_codes():
-        wait, seconds = read_wait(options)
-        yes, form, name = options.pop("yes", False), options.pop("output"), options.pop("pool")
-        cluster = connection_of(options).open()
-        body, change = write_change(cluster, name, decide, yes=yes)
-        pool = body["metadata"]["name"]
-        _show(body, change, form)
-        if wait:
-            from provisioner.cli.rollout.watching import watch_rollout
+    wait, seconds = read_wait(options)
+    yes, form, name = options.pop("yes", False), options.pop("output"), options.pop("pool")
+    cluster = connection_of(options).open()
+    body, change = write_change(cluster, name, decide, yes=yes)
+    pool = body["metadata"]["name"]
+    _show(body, change, form)
+    if wait:
+        from provisioner.cli.rollout.watching import watch_rollout
 
-            sys.exit(watch_rollout(cluster, pool, timeout_seconds=seconds))
+        sys.exit(watch_rollout(cluster, pool, timeout_seconds=seconds))
 
 
 def write_change(

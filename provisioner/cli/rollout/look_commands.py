@@ -17,7 +17,6 @@ from provisioner.api.pools.rollout_status import RolloutRecord, RolloutStatus
 from provisioner.cli import printer
 from provisioner.cli.kubectl.asking import KubectlCommand
 from provisioner.cli.kubectl.connection import connection_of, connection_options
-from provisioner.cli.kubectl.failing import exit_codes
 from provisioner.cli.kubectl.moments import read_span
 from provisioner.cli.kubectl.printing import Cell, output_option, print_in_form, print_objects, table
 from provisioner.cli.rollout.arguments import image_option, pool_argument
@@ -79,26 +78,25 @@ def status(**options: Any) -> None:
       kubectl provision rollout status gpu
       kubectl provision rollout status gpu --watch
     """
-    with exit_codes():
-        pool, form, timeout = options.pop("pool"), options.pop("output"), options.pop("timeout")
-        watch, everything = options.pop("watch"), options.pop("everything")
-        if watch and (pool is None or form is not None):
-            raise click.UsageError("--watch draws one pool: name it, and leave -o out")
-        if timeout is not None and not watch:
-            raise click.UsageError("--timeout is for --watch: give both")
-        seconds = read_span(timeout, "--timeout").total_seconds() if timeout is not None else None
-        cluster = connection_of(options).open()
-        if pool is None:
-            _show_pools(cluster, form)
-            return
-        body = read_pool_body(cluster, pool)
-        view = read_view(cluster, decode(NodePool, body), datetime.now(UTC))
-        if watch:
-            from provisioner.cli.rollout.watching import watch_rollout
+    pool, form, timeout = options.pop("pool"), options.pop("output"), options.pop("timeout")
+    watch, everything = options.pop("watch"), options.pop("everything")
+    if watch and (pool is None or form is not None):
+        raise click.UsageError("--watch draws one pool: name it, and leave -o out")
+    if timeout is not None and not watch:
+        raise click.UsageError("--timeout is for --watch: give both")
+    seconds = read_span(timeout, "--timeout").total_seconds() if timeout is not None else None
+    cluster = connection_of(options).open()
+    if pool is None:
+        _show_pools(cluster, form)
+        return
+    body = read_pool_body(cluster, pool)
+    view = read_view(cluster, decode(NodePool, body), datetime.now(UTC))
+    if watch:
+        from provisioner.cli.rollout.watching import watch_rollout
 
-            sys.exit(watch_rollout(cluster, view.pool.name, timeout_seconds=seconds))
-        if not print_in_form(form, lambda: [_report(view, body)], [f"nodepool.provisioner.dev/{view.pool.name}"]):
-            printer.show(render_rollout(view, everything=everything))
+        sys.exit(watch_rollout(cluster, view.pool.name, timeout_seconds=seconds))
+    if not print_in_form(form, lambda: [_report(view, body)], [f"nodepool.provisioner.dev/{view.pool.name}"]):
+        printer.show(render_rollout(view, everything=everything))
 
 
 def _show_pools(cluster: Cluster, form: str | None) -> None:
@@ -174,19 +172,18 @@ def history(**options: Any) -> None:
     Example:
       kubectl provision rollout history gpu
     """
-    with exit_codes():
-        name, form = options.pop("pool"), options.pop("output")
-        body = read_pool_body(connection_of(options).open(), name)
-        if form is not None:
-            found = body.get("status") or {}
-            report = {
-                "apiVersion": API_VERSION,
-                "kind": "RolloutHistory",
-                "metadata": {"name": body["metadata"]["name"]},
-            }
-            print_objects([report | {"rollout": found.get("rollout"), "history": found.get("history") or []}], form)
-        else:
-            printer.show(render_history(decode(NodePool, body)))
+    name, form = options.pop("pool"), options.pop("output")
+    body = read_pool_body(connection_of(options).open(), name)
+    if form is not None:
+        found = body.get("status") or {}
+        report = {
+            "apiVersion": API_VERSION,
+            "kind": "RolloutHistory",
+            "metadata": {"name": body["metadata"]["name"]},
+        }
+        print_objects([report | {"rollout": found.get("rollout"), "history": found.get("history") or []}], form)
+    else:
+        printer.show(render_history(decode(NodePool, body)))
 
 
 @click.command("plan", cls=KubectlCommand, short_help="Say what would happen, in which order, at what cost.")
@@ -205,15 +202,14 @@ def plan(**options: Any) -> None:
       kubectl provision rollout plan gpu --image gpu-node-9f3c01234567
       kubectl provision rollout plan gpu
     """
-    with exit_codes():
-        from provisioner.cli.rollout.plan_screen import render_plan
-        from provisioner.cli.rollout.planning import propose, read_workloads
+    from provisioner.cli.rollout.plan_screen import render_plan
+    from provisioner.cli.rollout.planning import propose, read_workloads
 
-        name, image, everything = options.pop("pool"), options.pop("image"), options.pop("everything")
-        cluster, now = connection_of(options).open(), datetime.now(UTC)
-        view = read_view(cluster, decode(NodePool, read_pool_body(cluster, name)), now)
-        if image is not None:
-            found = find_image(cluster, image)
-            check_image(view.pool, image, found, view.standings.values())
-            view = with_image(view, image, found)
-        printer.show(render_plan(propose(view, read_workloads(cluster, view), now), everything=everything))
+    name, image, everything = options.pop("pool"), options.pop("image"), options.pop("everything")
+    cluster, now = connection_of(options).open(), datetime.now(UTC)
+    view = read_view(cluster, decode(NodePool, read_pool_body(cluster, name)), now)
+    if image is not None:
+        found = find_image(cluster, image)
+        check_image(view.pool, image, found, view.standings.values())
+        view = with_image(view, image, found)
+    printer.show(render_plan(propose(view, read_workloads(cluster, view), now), everything=everything))

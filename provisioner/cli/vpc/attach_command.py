@@ -17,7 +17,7 @@ from provisioner.cli import printer
 from provisioner.cli.kubectl.asking import KubectlCommand, dry_run_note, dry_run_option, read_wait, wait_options
 from provisioner.cli.kubectl.completion import complete_attached_server, complete_security_group, complete_vpc
 from provisioner.cli.kubectl.connection import MANAGER, find_named
-from provisioner.cli.kubectl.failing import DONE, BadInput, exit_codes
+from provisioner.cli.kubectl.failing import DONE, BadInput
 from provisioner.cli.kubectl.printing import output_option, print_in_form
 from provisioner.cli.vpc.references import PortReference, attachments_of, read_port
 from provisioner.cli.vpc.standing import waits_for
@@ -68,38 +68,37 @@ def attach(**options: Any) -> None:
       kubectl provision vpc attach main r01-u01 r01-u02 -n blue --wait
       kubectl provision vpc attach main r01-u03/pf0vf0 -n blue --address 10.1.0.11
     """
-    with exit_codes():
-        wait, seconds = read_wait(options)
-        ports = list(dict.fromkeys(read_port(text) for text in options.pop("servers")))
-        wish = AttachmentOptions(
-            vpc=options.pop("vpc"),
-            dpu=options.pop("dpu"),
-            addresses=options.pop("addresses"),
-            groups=options.pop("groups"),
-        )
-        if len(ports) > 1 and (wish.addresses or wish.dpu):
-            raise click.UsageError("--address and --dpu are for one server: attach them one by one")
-        form, dry_run = options.pop("output"), options.pop("dry_run")
-        tenancy = tenancy_of(options)
-        _check_vpc(tenancy, wish.vpc)
-        there, missing = _sort(tenancy, wish, ports)
-        made = _make(tenancy, wish, missing, dry_run=dry_run != "none")
-        found = {**there, **{port: decode(VPCAttachment, body) for port, body in made.items()}}
-        names = [f"vpcattachment.provisioner.dev/{found[port].name}" for port in ports]
-        if not print_in_form(
-            form, lambda: [made.get(port) or _read_body(tenancy, found[port].name) for port in ports], names
-        ):
-            for port in ports:
-                words = _words(port, wish, there.get(port))
-                printer.say(f"vpcattachment/{found[port].name} {words}{dry_run_note(dry_run)}")
-        if wait:
-            watched = [Enforcing.of(each) for each in found.values()]
-            code = wait_for(tenancy.cluster, watched, timeout_seconds=seconds)
-            if code != DONE:
-                printer.say(f"  see: kubectl provision vpc status {wish.vpc} -n {tenancy.namespace}", err=True)
-                sys.exit(code)
-        elif form is None and dry_run == "none":
-            printer.say(f"  see: kubectl provision vpc status {wish.vpc} -n {tenancy.namespace}")
+    wait, seconds = read_wait(options)
+    ports = list(dict.fromkeys(read_port(text) for text in options.pop("servers")))
+    wish = AttachmentOptions(
+        vpc=options.pop("vpc"),
+        dpu=options.pop("dpu"),
+        addresses=options.pop("addresses"),
+        groups=options.pop("groups"),
+    )
+    if len(ports) > 1 and (wish.addresses or wish.dpu):
+        raise click.UsageError("--address and --dpu are for one server: attach them one by one")
+    form, dry_run = options.pop("output"), options.pop("dry_run")
+    tenancy = tenancy_of(options)
+    _check_vpc(tenancy, wish.vpc)
+    there, missing = _sort(tenancy, wish, ports)
+    made = _make(tenancy, wish, missing, dry_run=dry_run != "none")
+    found = {**there, **{port: decode(VPCAttachment, body) for port, body in made.items()}}
+    names = [f"vpcattachment.provisioner.dev/{found[port].name}" for port in ports]
+    if not print_in_form(
+        form, lambda: [made.get(port) or _read_body(tenancy, found[port].name) for port in ports], names
+    ):
+        for port in ports:
+            words = _words(port, wish, there.get(port))
+            printer.say(f"vpcattachment/{found[port].name} {words}{dry_run_note(dry_run)}")
+    if wait:
+        watched = [Enforcing.of(each) for each in found.values()]
+        code = wait_for(tenancy.cluster, watched, timeout_seconds=seconds)
+        if code != DONE:
+            printer.say(f"  see: kubectl provision vpc status {wish.vpc} -n {tenancy.namespace}", err=True)
+            sys.exit(code)
+    elif form is None and dry_run == "none":
+        printer.say(f"  see: kubectl provision vpc status {wish.vpc} -n {tenancy.namespace}")
 
 
 def what_stands_in_the_way(

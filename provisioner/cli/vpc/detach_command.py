@@ -12,7 +12,7 @@ from provisioner.api.machinery.errors import Forbidden, NotFound
 from provisioner.api.network.network_claim import port_claim
 from provisioner.cli import printer
 from provisioner.cli.kubectl.asking import KubectlCommand, dry_run_note, dry_run_option, read_wait, wait_options
-from provisioner.cli.kubectl.failing import BadInput, exit_codes
+from provisioner.cli.kubectl.failing import BadInput
 from provisioner.cli.vpc.references import attachments_argument, find_each
 from provisioner.cli.vpc.tenancy import EDIT, Tenancy, needing_in, tenancy_of, tenancy_options
 from provisioner.cli.vpc.waiting import Releasing, wait_for
@@ -37,21 +37,20 @@ def detach(**options: Any) -> None:
       kubectl provision vpc detach r01-u01 -n blue
       kubectl provision vpc detach r01-u03/pf0vf0 -n blue
     """
-    with exit_codes():
-        wait, seconds = read_wait(options)
-        texts, dry_run = options.pop("attachments"), options.pop("dry_run")
-        tenancy = tenancy_of(options)
-        found = find_each(tenancy, texts)
-        watched = _watch(tenancy, found) if wait else []
-        for each in found:
-            _delete(tenancy, each, dry_run=True)
-        for each in found:
-            if dry_run == "none":
-                _delete(tenancy, each)
-            port, note = f"{each.spec.server_ref}/{each.spec.function}", dry_run_note(dry_run)
-            printer.say(f"vpcattachment/{each.name} deleted: {port} leaves VPC {each.spec.vpc_ref}{note}")
-        if watched:
-            sys.exit(wait_for(tenancy.cluster, watched, timeout_seconds=seconds))
+    wait, seconds = read_wait(options)
+    texts, dry_run = options.pop("attachments"), options.pop("dry_run")
+    tenancy = tenancy_of(options)
+    found = find_each(tenancy, texts)
+    watched = _watch(tenancy, found) if wait else []
+    for each in found:
+        _delete(tenancy, each, dry_run=True)
+    for each in found:
+        if dry_run == "none":
+            _delete(tenancy, each)
+        port, note = f"{each.spec.server_ref}/{each.spec.function}", dry_run_note(dry_run)
+        printer.say(f"vpcattachment/{each.name} deleted: {port} leaves VPC {each.spec.vpc_ref}{note}")
+    if watched:
+        sys.exit(wait_for(tenancy.cluster, watched, timeout_seconds=seconds))
 
 
 def _watch(tenancy: Tenancy, attachments: list[VPCAttachment]) -> list[Releasing]:

@@ -12,7 +12,6 @@ from provisioner.api.machinery.codec import decode
 from provisioner.cli import printer
 from provisioner.cli.kubectl.asking import KubectlCommand, dry_run_note, dry_run_option, read_wait, wait_options
 from provisioner.cli.kubectl.connection import MANAGER
-from provisioner.cli.kubectl.failing import exit_codes
 from provisioner.cli.kubectl.printing import output_option, print_in_form
 from provisioner.cli.vpc.references import attachments_argument, find_each
 from provisioner.cli.vpc.tenancy import EDIT, Tenancy, needing_in, tenancy_of, tenancy_options
@@ -64,21 +63,20 @@ def describe_change(attachment: VPCAttachment, *, quarantined: bool) -> str:
 
 
 def _carry_out(options: dict[str, Any], *, quarantined: bool) -> None:
-    with exit_codes():
-        wait, seconds = read_wait(options)
-        texts, form, dry_run = options.pop("attachments"), options.pop("output"), options.pop("dry_run")
-        tenancy = tenancy_of(options)
-        found = find_each(tenancy, texts)
-        bodies = [_write(tenancy, each, quarantined=quarantined, dry_run=True) for each in found]
-        if dry_run == "none":
-            bodies = [_write(tenancy, each, quarantined=quarantined) for each in found]
-        if not print_in_form(form, lambda: bodies, [f"vpcattachment.provisioner.dev/{each.name}" for each in found]):
-            for each in found:
-                words = describe_change(each, quarantined=quarantined)
-                printer.say(f"vpcattachment/{each.name} {words}{dry_run_note(dry_run)}")
-        if wait:
-            watched = [Enforcing.of(decode(VPCAttachment, body)) for body in bodies]
-            sys.exit(wait_for(tenancy.cluster, watched, timeout_seconds=seconds))
+    wait, seconds = read_wait(options)
+    texts, form, dry_run = options.pop("attachments"), options.pop("output"), options.pop("dry_run")
+    tenancy = tenancy_of(options)
+    found = find_each(tenancy, texts)
+    bodies = [_write(tenancy, each, quarantined=quarantined, dry_run=True) for each in found]
+    if dry_run == "none":
+        bodies = [_write(tenancy, each, quarantined=quarantined) for each in found]
+    if not print_in_form(form, lambda: bodies, [f"vpcattachment.provisioner.dev/{each.name}" for each in found]):
+        for each in found:
+            words = describe_change(each, quarantined=quarantined)
+            printer.say(f"vpcattachment/{each.name} {words}{dry_run_note(dry_run)}")
+    if wait:
+        watched = [Enforcing.of(decode(VPCAttachment, body)) for body in bodies]
+        sys.exit(wait_for(tenancy.cluster, watched, timeout_seconds=seconds))
 
 
 def _write(tenancy: Tenancy, attachment: VPCAttachment, *, quarantined: bool, dry_run: bool = False) -> dict[str, Any]:

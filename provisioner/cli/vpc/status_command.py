@@ -16,7 +16,7 @@ from provisioner.api.machinery.wording import clip, quantity
 from provisioner.cli import printer
 from provisioner.cli.kubectl.asking import KubectlCommand
 from provisioner.cli.kubectl.completion import complete_vpc
-from provisioner.cli.kubectl.failing import BadInput, exit_codes
+from provisioner.cli.kubectl.failing import BadInput
 from provisioner.cli.kubectl.printing import Cell, output_option, print_in_form, screen, table
 from provisioner.cli.vpc.references import attachments_of
 from provisioner.cli.vpc.standing import addresses_of, standing_of, waits_for
@@ -45,13 +45,12 @@ def status(**options: Any) -> None:
       kubectl provision vpc status main -n blue -o wide
       kubectl provision vpc status main -n blue -o json
     """
-    with exit_codes():
-        name, form = options.pop("vpc"), options.pop("output")
-        tenancy = tenancy_of(options)
-        if name is None:
-            _show_all(tenancy, form)
-        else:
-            _show_one(tenancy, name, form)
+    name, form = options.pop("vpc"), options.pop("output")
+    tenancy = tenancy_of(options)
+    if name is None:
+        _show_all(tenancy, form)
+    else:
+        _show_one(tenancy, name, form)
 
 
 def _show_all(tenancy: Tenancy, form: str | None) -> None:
