@@ -169,17 +169,10 @@ class TraceFollower:
         finally:
             stop.set()
 
-    def tell(
-        self,
-        tell: Callable[[TraceLine], None],
-        *,
-        seconds: float,
-        expects_hosts: bool,
-        clock: Callable[[], float] = time.monotonic,
-    ) -> None:
+    def tell(self, tell: Callable[[TraceLine], None], *, seconds: float, expects_hosts: bool) -> None:
         """Tell what happens for so long. Raises: NotFound once the object is gone."""
-        heard_host, said, began = False, False, clock()
-        while (passed := clock() - began) < seconds:
+        heard_host, said, began = False, False, time.monotonic()
+        while (passed := time.monotonic() - began) < seconds:
             with suppress(queue.Empty):
                 for told in self._news.get(timeout=min(1.0, seconds - passed)):
                     heard_host = heard_host or (told.heard and told.source != SERVER)

@@ -7,7 +7,6 @@ import shutil
 import sys
 import threading
 import time
-from collections.abc import Callable
 from datetime import UTC, datetime
 from typing import Final, TextIO
 
@@ -86,16 +85,15 @@ def watch_rollout(
     *,
     timeout_seconds: float | None = None,
     stream: TextIO | None = None,
-    monotonic: Callable[[], float] = time.monotonic,
 ) -> int:
     """Show the pool until its rollout is complete, stopped itself, or the time is over; returns the exit code.
 
     A terminal is redrawn; elsewhere there is a line for every change. Ctrl-C ends the looking, not the rollout.
     """
-    canvas = _Canvas(stream or sys.stdout, monotonic)
+    canvas = _Canvas(stream or sys.stdout)
     stop = threading.Event()
     followed = FollowedPool(cluster, read_pool(cluster, name))
-    deadline = None if timeout_seconds is None else monotonic() + timeout_seconds
+    deadline = None if timeout_seconds is None else time.monotonic() + timeout_seconds
     followed.start(stop)
     try:
         while True:
@@ -106,11 +104,11 @@ def watch_rollout(
                 if code is not None:
                     canvas.say(verdict(view))
                     return code
-            if deadline is not None and monotonic() >= deadline:
+            if deadline is not None and time.monotonic() >= deadline:
                 canvas.say(f"error: not complete within the time; see: kubectl provision rollout status {name}")
                 return TIMED_OUT
             followed.changed.wait(
-                LOOK_SECONDS if deadline is None else min(LOOK_SECONDS, max(0.0, deadline - monotonic()))
+                LOOK_SECONDS if deadline is None else min(LOOK_SECONDS, max(0.0, deadline - time.monotonic()))
             )
             canvas.rest(stop)
     except KeyboardInterrupt:
@@ -145,9 +143,8 @@ def verdict(view: PoolView) -> str:
 class _Canvas:
     """Where it is shown."""
 
-    def __init__(self, stream: TextIO, monotonic: Callable[[], float]) -> None:
+    def __init__(self, stream: TextIO) -> None:
         self._stream = stream
-        self._monotonic = monotonic
         self._terminal = stream.isatty()
         self._colour = self._terminal and "NO_COLOR" not in os.environ
         self._drawn: float | None = None
@@ -159,10 +156,10 @@ class _Canvas:
         if changed.is_set() or self._drawn is None:
             changed.clear()
             return True
-        return self._terminal and self._monotonic() - self._drawn >= AGES_SECONDS
+        return self._terminal and time.monotonic() - self._drawn >= AGES_SECONDS
 
     def show(self, view: PoolView) -> None:
-        began = self._monotonic()
+        began = time.monotonic()
         if self._terminal:
             size = shutil.get_terminal_size()
             picture = draw_fleet(view, size.columns - 1, size.lines - 2, colour=self._colour)
@@ -173,13 +170,13 @@ class _Canvas:
             if words != self._said:
                 self._write(f"{view.now:%H:%M:%S}  {words}\n")
             self._said = words
-        self._drawn = self._monotonic()
+        self._drawn = time.monotonic()
         self._cost = self._drawn - began
 
     def rest(self, stop: threading.Event) -> None:
         """What changes within so short a time is shown together."""
         if self._drawn is not None:
-            elapsed = self._monotonic() - self._drawn
+            elapsed = time.monotonic() - self._drawn
             stop.wait(max(0.0, max(LEAST_SECONDS, REST_TIMES * self._cost) - elapsed))
 
     def say(self, words: str) -> None:
