@@ -9,12 +9,11 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import Any
 
 from provisioner.api import Image, NodePool, Rack, Server
 from provisioner.api.machinery.codec import decode
 from provisioner.api.machinery.errors import Forbidden, NotFound, Refused
-from provisioner.api.machinery.meta import Resource
 from provisioner.api.machinery.values import MacAddress, parse_mac
 from provisioner.api.nodes.maintenance import holding_maintenance
 from provisioner.boot.explain.facts import MachineObjects
@@ -29,8 +28,6 @@ from provisioner.rules.assigned_image import current_image_name, joining_image_n
 from provisioner.rules.boot_order import is_by_bmc
 from provisioner.rules.identity import macs_of
 from provisioner.rules.pool_of_server import booting_pool_name, ordered_pool_name
-
-R = TypeVar("R", bound=Resource)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -54,14 +51,18 @@ def read_boot(cluster: Cluster, subject: str, store: Path | None = None) -> Read
     server = facts.server
     if server is None or server.spec.boot_mac_address != mac:
         return ReadBoot(boot=facts, join=JoinFacts(server=None), lease_known=True)
-    read = _Reader(cluster)
-    pool = read.find(NodePool, booting_pool_name(server))
-    image = read.find(Image, current_image_name(server, pool))
+    pool_name = booting_pool_name(server)
+    pool = find_named(cluster, NodePool, pool_name)
+    image_name = current_image_name(server, pool)
+    image = find_named(cluster, Image, image_name)
     dpus = tuple(_list_servers(cluster, f"spec.dpu.hostRef={server.name}"))
     node = cluster.find(NODES, server.name)
     lease, lease_known = _find_lease(cluster, server)
-    join_pool = read.find(NodePool, ordered_pool_name(server))
-    join_image = read.find(Image, joining_image_name(server, join_pool))
+    # Mostly the same objects, which cost no further request.
+    ordered = ordered_pool_name(server)
+    join_pool = pool if ordered == pool_name else find_named(cluster, NodePool, ordered)
+    joining = joining_image_name(server, join_pool)
+    join_image = image if joining == image_name else find_named(cluster, Image, joining)
     return ReadBoot(
         boot=MachineObjects(
             mac=mac,
@@ -148,17 +149,3 @@ def _find_lease(cluster: Cluster, server: Server) -> tuple[Mapping[str, Any] | N
         return cluster.find(LEASES, server.name, namespace=NODE_LEASES), True
     except Forbidden:  # a viewer may not read them
         return None, False
-
-
-class _Reader:
-    """Reads each object once."""
-
-    def __init__(self, cluster: Cluster) -> None:
-        self._cluster = cluster
-        self._read: dict[tuple[type[Resource], str | None], Any] = {}
-
-    def find(self, kind: type[R], name: str | None) -> R | None:
-        if (kind, name) not in self._read:
-            self._read[kind, name] = find_named(self._cluster, kind, name)
-        read: R | None = self._read[kind, name]
-        return read
