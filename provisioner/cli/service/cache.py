@@ -29,12 +29,7 @@ GIGABYTE = 10**9
     metavar="URL",
     help="Where images come from, such as http://10.80.0.1; may be repeated: the next is asked while one fails.",
 )
-@click.option(
-    "--state",
-    type=FOLDER,
-    required=True,
-    help="Folder for images. It may be empty and may be lost.",
-)
+@click.option("--state", type=FOLDER, required=True, help="Folder for images. It may be empty and may be lost.")
 @click.option("--disk", default=20.0, show_default=True, help="Gigabytes that it may fill.")
 @click.option(
     "--image-slots", type=click.IntRange(1, 100_000), help="Answers at once; who comes then waits [by its link]."

@@ -45,7 +45,7 @@ def load_options_of(racks: Source, urls: BootUrls) -> Callable[[Server, NodePool
     """Digests of the command lines that this boot host may have given a server: with the rack's cache first, last or
     left out, as that may have changed since its script was fetched. None while no script can be written for it."""
 
-    def of(server: Server, pool: NodePool, image: Image) -> Sequence[Sha256Digest]:
+    def digests(server: Server, pool: NodePool, image: Image) -> Sequence[Sha256Digest]:
         rack = look_up(Rack, racks, server.spec.rack_ref)
         if rack is None:
             return ()
@@ -66,7 +66,7 @@ def load_options_of(racks: Source, urls: BootUrls) -> Callable[[Server, NodePool
             return ()
         return tuple(load_options_sha256(KERNEL_NAME, line) for line in dict.fromkeys(lines))
 
-    return of
+    return digests
 
 
 def served_programs(folders: Sequence[Path]) -> Mapping[Sha256Digest, str]:
