@@ -5,11 +5,26 @@ from __future__ import annotations
 import os
 from collections.abc import Callable
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import Any, Final, TypeVar
 
 import click
 
 F = TypeVar("F", bound=Callable[..., Any])
+
+FILE: Final = click.Path(path_type=Path, dir_okay=False)
+EXISTING_FILE: Final = click.Path(path_type=Path, dir_okay=False, exists=True)
+FOLDER: Final = click.Path(path_type=Path, file_okay=False)
+
+
+def with_options(*options: Callable[[Any], Any]) -> Callable[[F], F]:
+    """All of them as one decorator, in the order in which the help has them."""
+
+    def add(function: F) -> F:
+        for option in reversed(options):
+            function = option(function)
+        return function
+
+    return add
 
 
 def found_kubeconfig() -> str | None:
@@ -20,22 +35,12 @@ def found_kubeconfig() -> str | None:
     return str(usual) if "KUBERNETES_SERVICE_HOST" not in os.environ and usual.exists() else None
 
 
-def kubeconfig_option(function: F) -> F:
-    """`--kubeconfig`, as kubectl has it; KUBECONFIG, ~/.kube/config or the pod's service account if absent."""
-    return click.option(
-        "--kubeconfig",
-        type=click.Path(dir_okay=False, path_type=Path),
-        default=found_kubeconfig,
-        help="How to reach Kubernetes [KUBECONFIG; else ~/.kube/config, else the pod's service account].",
-    )(function)
-
-
-def signers_option(function: F) -> F:
-    """`--key`: whose signature an image must bear, as `key_file`."""
-    return click.option(
-        "--key",
-        "key_file",
-        type=click.Path(dir_okay=False, path_type=Path),
-        required=True,
-        help="Public keys, of which one must have signed the image.",
-    )(function)
+kubeconfig_option: Final = click.option(
+    "--kubeconfig",
+    type=FILE,
+    default=found_kubeconfig,
+    help="How to reach Kubernetes [KUBECONFIG; else ~/.kube/config, else the pod's service account].",
+)
+signers_option: Final = click.option(
+    "--key", "key_file", type=FILE, required=True, help="Public keys, of which one must have signed the image."
+)

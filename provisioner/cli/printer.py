@@ -18,9 +18,9 @@ def say(*lines: str, err: bool = False) -> None:
         click.echo(plain(line), err=err)
 
 
-def show(text: str, *, err: bool = False) -> None:
+def show(text: str) -> None:
     """Several lines that were put together of plain parts: a screen, a table, JSON or YAML. Ends with a newline."""
-    click.echo(lines_of(text), err=err, nl=not text.endswith("\n"))
+    click.echo(lines_of(text), nl=not text.endswith("\n"))
 
 
 def error(message: str, advice: str | None = None) -> None:

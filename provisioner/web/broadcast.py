@@ -49,10 +49,6 @@ class Broadcast:
         with self._changed:
             return self._id(self._number)
 
-    @property
-    def is_closed(self) -> bool:
-        return self._closed
-
     def publish(self, told: Mapping[str, Any], topics: Collection[str]) -> None:
         """Tell everybody. `told`: what who listens to the fleet gets, as JSON; nothing to be told if it is empty."""
         with self._changed:

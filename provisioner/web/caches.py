@@ -109,11 +109,9 @@ def caches_of(*sources: Source) -> WebCaches:
 
 def follow_cluster(cluster: Cluster) -> tuple[WebCaches, list[Informer]]:
     """The copies, and what has to be started (once everybody has subscribed) for them to follow the API server."""
-    racks = Informer(cluster, of(Rack), trim=without_managed_fields)
-    servers = Informer(cluster, of(Server), trim=without_managed_fields)
-    pools = Informer(cluster, of(NodePool), trim=without_managed_fields)
-    images = Informer(cluster, of(Image), trim=without_managed_fields)
-    maintenances = Informer(cluster, of(Maintenance), trim=without_managed_fields)
-    nodes = Informer(cluster, NODES, trim=trim_node)
-    informers = [racks, servers, pools, images, maintenances, nodes]
+    informers = [
+        Informer(cluster, of(kind), trim=without_managed_fields)
+        for kind in (Rack, Server, NodePool, Image, Maintenance)
+    ]
+    informers.append(Informer(cluster, NODES, trim=trim_node))
     return caches_of(*informers), informers

@@ -72,10 +72,6 @@ class Fleet:
         with self._lock:
             return list(self._rows.values())
 
-    def get(self, name: str) -> ServerRow | None:
-        with self._lock:
-            return self._rows.get(name)
-
     def of_rack(self, rack: str) -> list[ServerRow]:
         with self._lock:
             return list(self._by_rack.get(rack, {}).values())

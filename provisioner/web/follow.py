@@ -28,7 +28,7 @@ SYNC_SECONDS: Final = 0.1
 
 
 class FleetFollower:
-    """Keeps `fleet` up to date with `caches`, and tells `broadcast`."""
+    """Keeps `fleet` up to date with `caches`, and tells `broadcast`. is_caught_up: the fleet has been complete once."""
 
     def __init__(self, caches: WebCaches, fleet: Fleet, broadcast: Broadcast) -> None:
         self._caches, self._fleet, self._broadcast = caches, fleet, broadcast
@@ -36,32 +36,27 @@ class FleetFollower:
         self._dirty: dict[str, None] = {}
         self._topics: dict[str, None] = {}
         self._woken = threading.Event()
-        self._is_caught_up = False
+        self.is_caught_up = False
         caches.servers.subscribe(self._server_changed)
         caches.maintenances.subscribe(self._maintenance_changed)
         caches.nodes.subscribe(self._node_changed)
         caches.pools.subscribe(self._topic("pools"))
         caches.racks.subscribe(self._topic("racks"))
 
-    @property
-    def is_caught_up(self) -> bool:
-        """Whether the fleet has been complete once."""
-        return self._is_caught_up
-
     def run(self, stop: threading.Event) -> None:
         """Until `stop` is set."""
         while not stop.is_set():
-            self._woken.wait(SYNC_SECONDS if not self._is_caught_up else TICK_SECONDS)
+            self._woken.wait(SYNC_SECONDS if not self.is_caught_up else TICK_SECONDS)
             try:
                 self.step()
             except Exception:
                 log.exception("fleet not updated")
-            stop.wait(TICK_SECONDS if self._is_caught_up else SYNC_SECONDS)
+            stop.wait(TICK_SECONDS if self.is_caught_up else SYNC_SECONDS)
 
     def step(self) -> int:
         """Take up to a frame's worth of changes in, and tell them; before all is known, all of them, and tell nothing.
         Returns how many servers are left."""
-        catching_up = not self._is_caught_up
+        catching_up = not self.is_caught_up
         complete = self._caches.are_complete
         with self._lock:
             names = list(self._dirty)[: None if catching_up else ROWS_OF_FRAME]
@@ -73,7 +68,7 @@ class FleetFollower:
                 self._woken.clear()
         changes = {name: (self._fleet.put(name, new), new) for name in names for new in (self._row(name),)}
         if catching_up:
-            self._is_caught_up = complete
+            self.is_caught_up = complete
             return left
         for name, (old, new) in changes.items():
             topics[f"servers/{name}"] = None

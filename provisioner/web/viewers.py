@@ -11,11 +11,7 @@ OF_ONE: Final = 12
 
 
 class TooMany(Exception):
-    """No further stream: `words` say whose limit it is."""
-
-    def __init__(self, words: str) -> None:
-        super().__init__(words)
-        self.words = words
+    """No further stream: its words say whose limit it is."""
 
 
 class Viewers:

@@ -156,8 +156,8 @@ def follow(kubeconfig: Path, *, trimmed: bool) -> dict[str, Any]:
 
     informers = SharedInformers(Cluster.connect(kubeconfig))
     if not trimmed:
-        make = informers._make
-        informers._make = lambda type_, **more: make(type_, **more | {"trim": None})  # type: ignore[method-assign]
+        make = informers.make
+        informers.make = lambda type_, **more: make(type_, **more | {"trim": None})  # type: ignore[method-assign]
     for name, value in vars(SharedInformers).items():
         if hasattr(value, "attrname"):
             getattr(informers, name)

@@ -10,7 +10,7 @@ import pytest
 from provisioner.api import Image, NodePool, Server
 from provisioner.cli.rollout import changes
 from provisioner.cli.rollout.pool_view import PoolView, read_view
-from provisioner.cli.rollout.screen import count_looks, failed_of, render_rollout, state_of
+from provisioner.cli.rollout.screen import count_looks, render_rollout, state_of
 from provisioner.cli.rollout.watching import outcome
 from provisioner.cluster.resources import of
 from tests.maintenance.chaos.fake_machine import Habit
@@ -60,7 +60,7 @@ def test_what_failed_is_tried_again_once_a_person_says_so_in_the_very_second_of_
     spoil(world, NEW, "never returns")
     start(world, NEW)
     until_it_stops(world)
-    failed = failed_of(view_of(world))
+    failed = view_of(world).named("Failed")
     assert [standing.server.name for standing in failed] == world.names[:1]
     for machine in world.machines.values():
         machine.spoiled.clear()

@@ -149,7 +149,7 @@ def wait_for(
     """How it ended, with `msg` and `remedy` if it is not complete. An API server that is away is waited for."""
     from provisioner.api.machinery.errors import Retryable
     from provisioner.cli.rollout.pool_view import read_pool, read_view
-    from provisioner.cli.rollout.screen import failed_of, headline, what_one_can_do
+    from provisioner.cli.rollout.screen import headline, what_one_can_do
 
     until = None if within_seconds is None else monotonic() + within_seconds
     while True:
@@ -164,7 +164,7 @@ def wait_for(
     view = read_view(cluster, read_pool(cluster, name), datetime.now(UTC))
     failed = [
         {"server": standing.server.name, "message": standing.failure.message if standing.failure else ""}
-        for standing in failed_of(view)
+        for standing in view.named("Failed")
     ]
     result: dict[str, Any] = {
         "outcome": end or "TimedOut",

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from datetime import UTC, datetime
-from pathlib import Path
 from typing import Any
 
 import click
@@ -19,8 +18,8 @@ from provisioner.cli.boot.reading import read_boot
 from provisioner.cli.kubectl.asking import KubectlCommand
 from provisioner.cli.kubectl.completion import complete_server
 from provisioner.cli.kubectl.connection import connection_of, connection_options
-from provisioner.cli.kubectl.failing import exit_codes
 from provisioner.cli.kubectl.printing import output_option, print_objects
+from provisioner.cli.options import FOLDER
 from provisioner.join.admission.foresee import foresee_join
 
 
@@ -30,7 +29,7 @@ from provisioner.join.admission.foresee import foresee_join
 @click.option("--via", metavar="ADDRESS", help="Relay, or an address in the subnet, from where it asks [its own].")
 @click.option(
     "--image-store",
-    type=click.Path(path_type=Path, file_okay=False),
+    type=FOLDER,
     envvar="PROVISIONER_BOOT_IMAGE_STORE",
     help="On a boot host: look whether each file is there.",
 )
@@ -51,17 +50,16 @@ def explain(**options: Any) -> None:
       provisioner boot explain 52:54:00:12:34:56 --via 10.90.0.1     # if it were cabled there
       provisioner boot explain r01-u07 -o json | jq .script.decision
     """
-    with exit_codes():
-        host, is_known = boot_host_of(options)
-        cluster = connection_of(options).open()
-        read = read_boot(cluster, options["subject"], options["image_store"])
-        firmware = options["arch"] or usual_firmware(read.boot.server)
-        story = tell_boot(read.boot, host, firmware, options["via"])
-        join = foresee_join(read.join, MacAddress(read.boot.mac), datetime.now(UTC))
-        explained = Explained(
-            story=story, join=join, join_facts=read.join, lease_known=read.lease_known, address_known=is_known
-        )
-        if options["output"]:
-            print_objects([story_json(explained)], options["output"])
-        else:
-            printer.show(render_story(explained))
+    host, is_known = boot_host_of(options)
+    cluster = connection_of(options).open()
+    read = read_boot(cluster, options["subject"], options["image_store"])
+    firmware = options["arch"] or usual_firmware(read.boot.server)
+    story = tell_boot(read.boot, host, firmware, options["via"])
+    join = foresee_join(read.join, MacAddress(read.boot.mac), datetime.now(UTC))
+    explained = Explained(
+        story=story, join=join, join_facts=read.join, lease_known=read.lease_known, address_known=is_known
+    )
+    if options["output"]:
+        print_objects([story_json(explained)], options["output"])
+    else:
+        printer.show(render_story(explained))

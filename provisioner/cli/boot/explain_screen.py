@@ -10,7 +10,8 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from provisioner.api.machinery.conditions import find_condition
+from provisioner.api.machinery.conditions import find_condition, is_true
+from provisioner.api.machinery.wording import plain
 from provisioner.boot.dhcp.wire.describe import DescribedMessage
 from provisioner.boot.explain.files import FetchedFile
 from provisioner.boot.explain.lease import Lease
@@ -26,7 +27,7 @@ from provisioner.cli.boot.explain_words import (
     progress_words,
     way_words,
 )
-from provisioner.cli.kubectl.printing import plain, screen
+from provisioner.cli.kubectl.printing import screen
 from provisioner.rules.identity import macs_of
 
 
@@ -87,17 +88,11 @@ def _who(story: BootStory) -> Iterator[str]:
     if server.spec.dpu is not None:
         yield f"it is a DPU in Server {server.spec.dpu.host_ref}"
     if story.carrier is not None:
-        ready = "Ready" if _is_ready(story) else "not Ready"
+        ready = "Ready" if is_true(story.carrier.status.conditions, "Ready") else "not Ready"
         yield (
             f"its boot goes through DPU {story.carrier.name} ({ready}; spec.dpu.hostBoot is Proxied): that one answers "
             f"its DHCP and TFTP, and fetches for it what is told here; provisioner boot explain {story.carrier.name}"
         )
-
-
-def _is_ready(story: BootStory) -> bool:
-    carrier = story.carrier
-    conditions = carrier.status.conditions if carrier is not None else ()
-    return any(each.type == "Ready" and each.status == "True" for each in conditions)
 
 
 def _boot_host(explained: Explained) -> Iterator[str]:

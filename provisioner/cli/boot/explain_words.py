@@ -16,6 +16,7 @@ from provisioner.boot.explain.story import BootStory
 from provisioner.boot.script.choose import Boot
 from provisioner.join.admission.admit import Admitted, Challenged, JoinFacts
 from provisioner.join.admission.foresee import Foreseen
+from provisioner.rules.assigned_image import ChosenImage
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -69,20 +70,21 @@ def pool_reason(story: BootStory) -> str | None:
 
 
 def image_reason(story: BootStory) -> str | None:
-    server, chosen = story.facts.server, story.script.image
-    if server is None or chosen is None:
-        return None
-    held = story.facts.maintenance
-    return image_words(chosen, server, story.facts.pool, held.name if held is not None else None)
+    return _image_words(story, story.script.image)
 
 
 def following_reason(story: BootStory) -> str | None:
     """Which Image a boot that is ordered now would get, where that is another one."""
-    server, chosen = story.facts.server, story.script.following
+    chosen = story.script.following
+    words = _image_words(story, chosen)
+    return f"{chosen.name}: {words}" if chosen is not None and words is not None else None
+
+
+def _image_words(story: BootStory, chosen: ChosenImage | None) -> str | None:
+    server, held = story.facts.server, story.facts.maintenance
     if server is None or chosen is None:
         return None
-    held = story.facts.maintenance
-    return f"{chosen.name}: " + image_words(chosen, server, story.facts.pool, held.name if held is not None else None)
+    return image_words(chosen, server, story.facts.pool, held.name if held is not None else None)
 
 
 def progress_words(story: BootStory) -> str | None:

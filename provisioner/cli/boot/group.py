@@ -6,12 +6,12 @@ has its own options, and none of the service's is asked for.
 
 from __future__ import annotations
 
-import importlib
 from collections.abc import Mapping
 from typing import Any, Final
 
 import click
 
+from provisioner.cli.main import LazyGroup
 from provisioner.cli.service.boot import boot as serve
 
 BOOT_COMMANDS: Final[Mapping[str, str]] = {
@@ -23,19 +23,8 @@ BOOT_COMMANDS: Final[Mapping[str, str]] = {
 _IS_COMMAND: Final = "provisioner.boot.is_command"
 
 
-class BootGroup(click.Group):
+class BootGroup(LazyGroup):
     """The service's command, with its options, and commands."""
-
-    def list_commands(self, ctx: click.Context) -> list[str]:
-        return sorted(BOOT_COMMANDS)
-
-    def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
-        if cmd_name not in BOOT_COMMANDS:
-            return None
-        module, attribute = BOOT_COMMANDS[cmd_name].split(":")
-        command = getattr(importlib.import_module(module), attribute)
-        assert isinstance(command, click.Command)  # noqa: S101 - a wrong table entry is a programming error
-        return command
 
     def get_params(self, ctx: click.Context) -> list[click.Parameter]:
         if not ctx.meta.get(_IS_COMMAND):
@@ -57,6 +46,7 @@ def _serve(**options: Any) -> None:
 
 boot: Final = BootGroup(
     serve.name,
+    targets=BOOT_COMMANDS,
     callback=_serve,
     params=serve.params,
     help=serve.help,

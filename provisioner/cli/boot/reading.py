@@ -9,16 +9,16 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import Any
 
 from provisioner.api import Image, NodePool, Rack, Server
 from provisioner.api.machinery.codec import decode
 from provisioner.api.machinery.errors import Forbidden, NotFound, Refused
-from provisioner.api.machinery.meta import Resource
 from provisioner.api.machinery.values import MacAddress, parse_mac
 from provisioner.api.nodes.maintenance import holding_maintenance
 from provisioner.boot.explain.facts import MachineObjects
 from provisioner.boot.host.image_store import files_of
+from provisioner.cli.kubectl.connection import find_named
 from provisioner.cli.kubectl.failing import BadInput
 from provisioner.cli.kubectl.filing import read_maintenances
 from provisioner.cluster.client import Cluster
@@ -28,8 +28,6 @@ from provisioner.rules.assigned_image import current_image, joining_image_name
 from provisioner.rules.boot_order import is_by_bmc
 from provisioner.rules.identity import macs_of
 from provisioner.rules.pool_of_server import booting_pool, ordered_pool_name
-
-R = TypeVar("R", bound=Resource)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -53,14 +51,18 @@ def read_boot(cluster: Cluster, subject: str, store: Path | None = None) -> Read
     server = facts.server
     if server is None or server.spec.boot_mac_address != mac:
         return ReadBoot(boot=facts, join=JoinFacts(server=None), lease_known=True)
-    read = _Reader(cluster)
-    pool = read.find(NodePool, booting_pool(server).name)
-    image = read.find(Image, current_image(server, pool).name)
+    pool_name = booting_pool(server).name
+    pool = find_named(cluster, NodePool, pool_name)
+    image_name = current_image(server, pool).name
+    image = find_named(cluster, Image, image_name)
     dpus = tuple(_list_servers(cluster, f"spec.dpu.hostRef={server.name}"))
     node = cluster.find(NODES, server.name)
     lease, lease_known = _find_lease(cluster, server)
-    join_pool = read.find(NodePool, ordered_pool_name(server))
-    join_image = read.find(Image, joining_image_name(server, join_pool))
+    # Mostly the same objects, which cost no further request.
+    ordered = ordered_pool_name(server)
+    join_pool = pool if ordered == pool_name else find_named(cluster, NodePool, ordered)
+    joining = joining_image_name(server, join_pool)
+    join_image = image if joining == image_name else find_named(cluster, Image, joining)
     return ReadBoot(
         boot=MachineObjects(
             mac=mac,
@@ -147,21 +149,3 @@ def _find_lease(cluster: Cluster, server: Server) -> tuple[Mapping[str, Any] | N
         return cluster.find(LEASES, server.name, namespace=NODE_LEASES), True
     except Forbidden:  # a viewer may not read them
         return None, False
-
-
-class _Reader:
-    """Reads each object once."""
-
-    def __init__(self, cluster: Cluster) -> None:
-        self._cluster = cluster
-        self._read: dict[tuple[type[Resource], str], Any] = {}
-
-    def find(self, kind: type[R], name: str | None) -> R | None:
-        if name is None:
-            return None
-        key = (kind, name)
-        if key not in self._read:
-            found = self._cluster.find(of(kind), name)
-            self._read[key] = decode(kind, found) if found is not None else None
-        read: R | None = self._read[key]
-        return read

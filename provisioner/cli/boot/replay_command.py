@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from datetime import UTC, datetime
-from pathlib import Path
 from typing import Any
 
 import click
@@ -20,12 +19,12 @@ from provisioner.cli.boot.options import boot_host_of, boot_host_options
 from provisioner.cli.boot.reading import read_servers_having
 from provisioner.cli.kubectl.asking import KubectlCommand
 from provisioner.cli.kubectl.connection import connection_of, connection_options
-from provisioner.cli.kubectl.failing import exit_codes
 from provisioner.cli.kubectl.printing import output_option, print_objects, screen
+from provisioner.cli.options import FILE
 
 
 @click.command("replay", cls=KubectlCommand, short_help="Say what captured DHCP packets would be answered.")
-@click.argument("file", metavar="FILE", type=click.Path(path_type=Path, dir_okay=False))
+@click.argument("file", metavar="FILE", type=FILE)
 @click.option(
     "--via", metavar="ADDRESS", help="Relay, or an address in the subnet, of broadcasts [each machine's own]."
 )
@@ -44,22 +43,21 @@ def replay_(**options: Any) -> None:
       provisioner boot replay dhcp.pcap --address 10.80.0.1
       provisioner boot replay packet.hex --via 10.90.0.1
     """
-    with exit_codes():
-        host, is_known = boot_host_of(options)
-        messages, has_more = read_capture(options["file"])
-        cluster = connection_of(options).open()
-        racks, servers = cluster.read_all(Rack), read_servers_having(cluster, macs_of_clients(messages))
-        replayed = list(replay(messages, racks, servers, host, options["via"]))
-        if options["output"]:
-            print_objects([_as_json(each) for each in replayed], options["output"])
-        else:
-            printer.show("\n".join(render_replayed(number, each) for number, each in enumerate(replayed, 1)))
-        if not replayed:
-            printer.say("no DHCP message is in the file", err=True)
-        if has_more:
-            printer.say(f"only the first {MOST_MESSAGES} messages were read", err=True)
-        if not is_known:
-            printer.say("192.0.2.1 stands for the boot host's address: give --address", err=True)
+    host, is_known = boot_host_of(options)
+    messages, has_more = read_capture(options["file"])
+    cluster = connection_of(options).open()
+    racks, servers = cluster.read_all(Rack), read_servers_having(cluster, macs_of_clients(messages))
+    replayed = list(replay(messages, racks, servers, host, options["via"]))
+    if options["output"]:
+        print_objects([_as_json(each) for each in replayed], options["output"])
+    else:
+        printer.show("\n".join(render_replayed(number, each) for number, each in enumerate(replayed, 1)))
+    if not replayed:
+        printer.say("no DHCP message is in the file", err=True)
+    if has_more:
+        printer.say(f"only the first {MOST_MESSAGES} messages were read", err=True)
+    if not is_known:
+        printer.say("192.0.2.1 stands for the boot host's address: give --address", err=True)
 
 
 replay_.name = "replay"

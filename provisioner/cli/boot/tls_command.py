@@ -29,10 +29,9 @@ from provisioner.boot.tls.issue import (
     to_pem,
 )
 from provisioner.cli import printer
+from provisioner.cli.options import EXISTING_FILE, FILE, FOLDER
 from provisioner.image.finished.sign import read_secret_key
 
-_FILE: Final = click.Path(path_type=Path, dir_okay=False, exists=True)
-_FOLDER: Final = click.Path(path_type=Path, file_okay=False)
 _AUTHORITY: Final = "Folder of the authority (join-ca.pem, join-ca.key)."
 
 
@@ -46,7 +45,7 @@ def tls() -> None:
 
 
 @tls.command("authority")
-@click.argument("folder", type=_FOLDER)
+@click.argument("folder", type=FOLDER)
 @click.option("--name", required=True, help='Its name, each time another: "provisioner join CA 2027".')
 @click.option(
     "--key-type",
@@ -64,11 +63,13 @@ def authority_(folder: Path, name: str, key_type: KeyType, days: int) -> None:
 
 
 @tls.command("certificate")
-@click.option("--authority", "folder", type=_FOLDER, required=True, help=_AUTHORITY)
+@click.option("--authority", "folder", type=FOLDER, required=True, help=_AUTHORITY)
 @click.option("--address", "addresses", multiple=True, required=True, help="Of the boot host; may be repeated.")
 @click.option("--days", default=90, show_default=True, help="How long it lasts.")
 @click.option(
-    "--cross", type=_FILE, help="What `cross-sign` made of that authority: nodes that know the former one believe it."
+    "--cross",
+    type=EXISTING_FILE,
+    help="What `cross-sign` made of that authority: nodes that know the former one believe it.",
 )
 @click.option(
     "--renew-within",
@@ -76,7 +77,7 @@ def authority_(folder: Path, name: str, key_type: KeyType, days: int) -> None:
     metavar="DAYS",
     help="Do nothing if the one in --output is that authority's and lasts longer than this: for a timer.",
 )
-@click.option("--output", type=_FOLDER, required=True, help="Folder for join.crt and join.key, with a new key.")
+@click.option("--output", type=FOLDER, required=True, help="Folder for join.crt and join.key, with a new key.")
 def certificate_(
     folder: Path, addresses: tuple[str, ...], days: int, cross: Path | None, renew_within: int | None, output: Path
 ) -> None:
@@ -98,9 +99,9 @@ def certificate_(
 
 
 @tls.command("cross-sign")
-@click.option("--old", type=_FOLDER, required=True, help="Folder of the authority that images have.")
-@click.option("--new", type=_FILE, required=True, help="Certificate of the one that takes its place.")
-@click.option("--output", type=click.Path(path_type=Path, dir_okay=False), required=True, help="File to write.")
+@click.option("--old", type=FOLDER, required=True, help="Folder of the authority that images have.")
+@click.option("--new", type=EXISTING_FILE, required=True, help="Certificate of the one that takes its place.")
+@click.option("--output", type=FILE, required=True, help="File to write.")
 def cross_sign_(old: Path, new: Path, output: Path) -> None:
     """Have the old authority vouch for the new one: who knows the old one alone then believes the new one's
     certificates, sent with this behind them (certificate --cross)."""
@@ -112,9 +113,9 @@ def cross_sign_(old: Path, new: Path, output: Path) -> None:
 
 
 @tls.command("announce")
-@click.argument("authorities", type=_FILE, nargs=-1, required=True)
-@click.option("--key", "key_file", type=_FILE, required=True, help="Secret key of images (image keygen).")
-@click.option("--store", type=_FOLDER, required=True, help="Image store of a boot host.")
+@click.argument("authorities", type=EXISTING_FILE, nargs=-1, required=True)
+@click.option("--key", "key_file", type=EXISTING_FILE, required=True, help="Secret key of images (image keygen).")
+@click.option("--store", type=FOLDER, required=True, help="Image store of a boot host.")
 @click.option("--days", default=90, show_default=True, help="How long nodes believe it.")
 def announce_(authorities: tuple[Path, ...], key_file: Path, store: Path, days: int) -> None:
     """Have nodes, whose image does not know AUTHORITIES, believe them beside the image's own.

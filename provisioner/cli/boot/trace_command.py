@@ -25,7 +25,7 @@ from provisioner.cli.boot.trace_screen import SERVER, TraceLine, told_by_change,
 from provisioner.cli.kubectl.asking import KubectlCommand
 from provisioner.cli.kubectl.completion import complete_server
 from provisioner.cli.kubectl.connection import connection_of, connection_options
-from provisioner.cli.kubectl.failing import BadInput, exit_codes
+from provisioner.cli.kubectl.failing import BadInput
 from provisioner.cli.kubectl.moments import read_span
 from provisioner.cli.kubectl.printing import output_option
 from provisioner.cluster.client import Cluster
@@ -65,24 +65,23 @@ def trace(**options: Any) -> None:
       provisioner boot trace 52:54:00:12:34:56 --for 30m
       provisioner boot trace 52:54:00:99:99:99 --rack r01      # nobody's yet: is it heard at all?
     """
-    with exit_codes():
-        span = read_span(options["span"], "--for")
-        if not timedelta(0) < span <= LONGEST_TRACE:
-            raise BadInput(f"--for is {options['span']}", hint="give at most 1h, and ask again after it")
-        cluster = connection_of(options).open()
-        type_, name, macs = _find_object(cluster, options["subject"], options["rack"])
-        as_json = options["output"] == "json"
+    span = read_span(options["span"], "--for")
+    if not timedelta(0) < span <= LONGEST_TRACE:
+        raise BadInput(f"--for is {options['span']}", hint="give at most 1h, and ask again after it")
+    cluster = connection_of(options).open()
+    type_, name, macs = _find_object(cluster, options["subject"], options["rack"])
+    as_json = options["output"] == "json"
 
-        def tell(told: TraceLine) -> None:
-            printer.say(json.dumps(told.as_json()) if as_json else told.line())
+    def tell(told: TraceLine) -> None:
+        printer.say(json.dumps(told.as_json()) if as_json else told.line())
 
-        until = datetime.now(UTC) + span
-        with (
-            suppress(KeyboardInterrupt),
-            TraceFollower(cluster, type_, name).started() as follower,
-            _asked(cluster, type_, name, macs, until, asks=not options["no_ask"]) as asks,
-        ):
-            follower.tell(tell, seconds=span.total_seconds(), expects_hosts=asks)
+    until = datetime.now(UTC) + span
+    with (
+        suppress(KeyboardInterrupt),
+        TraceFollower(cluster, type_, name).started() as follower,
+        _asked(cluster, type_, name, macs, until, asks=not options["no_ask"]) as asks,
+    ):
+        follower.tell(tell, seconds=span.total_seconds(), expects_hosts=asks)
 
 
 def _find_object(cluster: Cluster, subject: str, rack: str | None) -> tuple[ResourceType, str, frozenset[str]]:
@@ -170,17 +169,10 @@ class TraceFollower:
         finally:
             stop.set()
 
-    def tell(
-        self,
-        tell: Callable[[TraceLine], None],
-        *,
-        seconds: float,
-        expects_hosts: bool,
-        clock: Callable[[], float] = time.monotonic,
-    ) -> None:
+    def tell(self, tell: Callable[[TraceLine], None], *, seconds: float, expects_hosts: bool) -> None:
         """Tell what happens for so long. Raises: NotFound once the object is gone."""
-        heard_host, said, began = False, False, clock()
-        while (passed := clock() - began) < seconds:
+        heard_host, said, began = False, False, time.monotonic()
+        while (passed := time.monotonic() - began) < seconds:
             with suppress(queue.Empty):
                 for told in self._news.get(timeout=min(1.0, seconds - passed)):
                     heard_host = heard_host or (told.heard and told.source != SERVER)

@@ -7,9 +7,9 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any, Final
 
+from provisioner.api.machinery.wording import plain
 from provisioner.api.servers.trace import TRACED_REASON
 from provisioner.boot.observe.trace.lines import SEPARATOR
-from provisioner.cli.kubectl.printing import plain
 from provisioner.cluster.recent_events import event_time
 
 _FROM_HOST: Final = re.compile(r"\[([^\]]{1,253})\] (.*)", re.DOTALL)

@@ -2,32 +2,36 @@
 
 from __future__ import annotations
 
-from typing import Any, Final
+from typing import Any
 
 import click
 
 from provisioner.api import Image, NodePool, Server
-from provisioner.api.machinery.errors import NotFound
 from provisioner.api.machinery.wording import some
 from provisioner.cli import printer
-from provisioner.cli.kubectl.asking import KubectlCommand, confirm, dry_run_option, target_options
+from provisioner.cli.kubectl.asking import (
+    KubectlCommand,
+    confirm,
+    dry_run_note,
+    dry_run_option,
+    target_options,
+    yes_option,
+)
 from provisioner.cli.kubectl.completion import complete_pool
-from provisioner.cli.kubectl.connection import connection_of
-from provisioner.cli.kubectl.failing import BadInput, exit_codes
-from provisioner.cli.kubectl.targets import ServerTarget, TargetSelection, find_targets
+from provisioner.cli.kubectl.connection import MANAGER, connection_of, find_named
+from provisioner.cli.kubectl.failing import BadInput
+from provisioner.cli.kubectl.targets import ServerTarget, find_targets, selection_of
 from provisioner.cli.rollout.pool_view import EDITOR, needing
 from provisioner.cluster.client import Cluster
 from provisioner.cluster.resources import of
 from provisioner.rules.assigned_image import released_image
 from provisioner.rules.pool_of_server import current_pool_name
 
-MANAGER: Final = "kubectl-provision"
-
 
 @click.command("move", cls=KubectlCommand, short_help="Move servers to another NodePool, as their jobs end.")
 @click.option("--to", "goal", metavar="POOL", required=True, help="NodePool to be in.", shell_complete=complete_pool)
-@click.option("-y", "--yes", is_flag=True, help="Do not ask before --all.")
-@dry_run_option()
+@yes_option
+@dry_run_option
 @target_options
 def move(**options: Any) -> None:
     """Move servers to another NodePool: their spec.nodePoolRef is set, and they follow as their jobs end.
@@ -41,43 +45,32 @@ def move(**options: Any) -> None:
       kubectl provision move r01-u07 r01-u08 --to slurm
       kubectl provision move -l example.com/rack=r01 --to kubernetes
     """
-    with exit_codes():
-        wish = TargetSelection(
-            names=options.pop("nodes"),
-            selector=options.pop("selector"),
-            pool=options.pop("pool"),
-            everything=options.pop("everything"),
-        )
-        goal, yes, dry_run = options.pop("goal"), options.pop("yes"), options.pop("dry_run")
-        cluster = connection_of(options).open()
-        targets = find_targets(cluster, wish, for_requests=False)
-        pool = check_move(cluster, goal, [target.server for target in targets])
+    wish = selection_of(options)
+    goal, yes, dry_run = options.pop("goal"), options.pop("yes"), options.pop("dry_run")
+    cluster = connection_of(options).open()
+    targets = find_targets(cluster, wish, for_requests=False)
+    pool = check_move(cluster, goal, [target.server for target in targets])
+    if dry_run == "none":
+        confirm(targets, f"move to NodePool {goal}", yes=yes, everything=wish.everything)
+    for target in targets:
+        _write(cluster, target, goal, dry_run=True)
+    for target in targets:
         if dry_run == "none":
-            confirm(targets, f"move to NodePool {goal}", yes=yes, everything=wish.everything)
-        for target in targets:
-            _write(cluster, target, goal, dry_run=True)
-        for target in targets:
-            if dry_run == "none":
-                _write(cluster, target, goal)
-            say = f" ({dry_run} dry run)" if dry_run != "none" else ""
-            printer.say(f"server/{target.name} {describe_move(target.server, pool)}{say}")
-        printer.say(f"  see: kubectl provision rollout status {goal} --watch")
+            _write(cluster, target, goal)
+        printer.say(f"server/{target.name} {describe_move(target.server, pool)}{dry_run_note(dry_run)}")
+    printer.say(f"  see: kubectl provision rollout status {goal} --watch")
 
 
 def check_move(cluster: Cluster, goal: str, servers: list[Server]) -> NodePool:
     """The NodePool to move to. Raises: BadInput if there is none, or if one of the servers cannot boot its image."""
-    try:
-        pool = cluster.read(NodePool, goal)
-    except (NotFound, ValueError) as error:
-        raise BadInput(f"there is no NodePool {goal}", hint="kubectl get nodepools") from error
+    pool = find_named(cluster, NodePool, goal)
+    if pool is None:
+        raise BadInput(f"there is no NodePool {goal}", hint="kubectl get nodepools")
     servers = [server for server in servers if current_pool_name(server) != goal]
     if not servers:
         return pool
     name = released_image(pool).name
-    try:
-        image = cluster.read(Image, name) if name is not None else None
-    except NotFound:
-        image = None
+    image = find_named(cluster, Image, name)
     if image is None:
         raise BadInput(f"Image {name} of NodePool {goal} does not exist", hint="publish it, or correct the NodePool")
     others = [server.name for server in servers if server.spec.architecture != image.spec.architecture]

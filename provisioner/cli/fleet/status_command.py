@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from datetime import UTC, datetime
 from typing import Any
 
@@ -11,14 +12,14 @@ import click
 from provisioner.api import Maintenance, NodePool, Server
 from provisioner.api.machinery.codec import encode
 from provisioner.api.machinery.meta import parse_time
+from provisioner.api.machinery.schema import API_VERSION
+from provisioner.api.machinery.wording import ago, clip
 from provisioner.api.nodes.maintenance import holding_maintenance
 from provisioner.cli import printer
 from provisioner.cli.kubectl.asking import KubectlCommand, target_options
 from provisioner.cli.kubectl.connection import connection_of
-from provisioner.cli.kubectl.failing import exit_codes
-from provisioner.cli.kubectl.moments import ago
-from provisioner.cli.kubectl.printing import clip, output_option, print_objects, table
-from provisioner.cli.kubectl.targets import ServerTarget, TargetSelection, find_targets
+from provisioner.cli.kubectl.printing import Cell, output_option, print_in_form, table
+from provisioner.cli.kubectl.targets import ServerTarget, find_targets, selection_of
 from provisioner.cli.why.maintenance import wait_words
 from provisioner.cluster.leadership import NoLeader, read_no_leader
 from provisioner.rules.nodes import read_node
@@ -46,35 +47,34 @@ def status(**options: Any) -> None:
       kubectl provision status --pool gpu -o wide
       kubectl provision status r01-u07 -o json
     """
-    with exit_codes():
-        cluster = connection_of(options).open()
-        everything = options["everything"] or not (options["nodes"] or options["selector"] or options["pool"])
-        wish = TargetSelection(
-            names=options["nodes"], selector=options["selector"], pool=options["pool"], everything=everything
-        )
-        targets = find_targets(cluster, wish, for_requests=False)
-        maintenances, now = cluster.read_all(Maintenance), datetime.now(UTC)
-        no_leader = read_no_leader(cluster, now)
-        form = options["output"]
-        if form in ("json", "yaml"):
-            print_objects([_as_json(target, maintenances, no_leader) for target in targets], form)
-        elif form == "name":
-            for target in targets:
-                printer.say(f"node/{target.name}")
-        elif not targets:
-            selected = options["selector"] or options["pool"]
-            words = "no server is selected" if selected else "no servers: provisioner rack register registers some"
-            printer.say(words, err=True)
-        else:
-            from provisioner.cli.rollout.screen import render_under_way
+    cluster = connection_of(options).open()
+    wish = selection_of(options)
+    if not (wish.names or wish.selector or wish.pool):
+        wish = replace(wish, everything=True)
+    targets = find_targets(cluster, wish, for_requests=False)
+    maintenances, now = cluster.read_all(Maintenance), datetime.now(UTC)
+    no_leader = read_no_leader(cluster, now)
+    form = options["output"]
+    if print_in_form(
+        form,
+        lambda: [_as_json(target, maintenances, no_leader) for target in targets],
+        [f"node/{target.name}" for target in targets],
+    ):
+        return
+    if not targets:
+        selected = wish.selector or wish.pool
+        words = "no server is selected" if selected else "no servers: provisioner rack register registers some"
+        printer.say(words, err=True)
+    else:
+        from provisioner.cli.rollout.screen import render_under_way
 
-            printer.show(render_status(targets, maintenances, now, wide=form == "wide", no_leader=no_leader))
-            names = {current_pool_name(target.server) for target in targets}
-            pools = [pool for pool in cluster.read_all(NodePool) if pool.name in names]
-            if under_way := render_under_way(pools, now):
-                printer.show(f"\n{under_way}")
-            if no_leader is not None:
-                printer.say(no_leader.sentence, err=True)
+        printer.show(render_status(targets, maintenances, now, wide=form == "wide", no_leader=no_leader))
+        names = {current_pool_name(target.server) for target in targets}
+        pools = [pool for pool in cluster.read_all(NodePool) if pool.name in names]
+        if under_way := render_under_way(pools, now):
+            printer.show(f"\n{under_way}")
+        if no_leader is not None:
+            printer.say(no_leader.sentence, err=True)
 
 
 def render_status(
@@ -89,12 +89,13 @@ def render_status(
     by_server: dict[str, list[Maintenance]] = {}
     for m in maintenances:
         by_server.setdefault(m.spec.server_ref, []).append(m)
-    rows = []
+    header, rows = WIDE_HEADER if wide else HEADER, []
     for target in targets:
         current = holding_maintenance(by_server.get(target.name, ()), target.name)
         waits = _waits_for(target.server, current, no_leader)
-        rows.append(_wide_row(target, current, waits, now) if wide else _row(target, current, waits))
-    return table(WIDE_HEADER if wide else HEADER, rows)
+        cells = _cells(target, current, waits if wide else clip(waits, WAITS_LENGTH), now)
+        rows.append([cells[column] for column in header])
+    return table(header, rows)
 
 
 def _waits_for(server: Server, current: Maintenance | None, no_leader: NoLeader | None) -> str:
@@ -104,37 +105,24 @@ def _waits_for(server: Server, current: Maintenance | None, no_leader: NoLeader 
     return f"{no_leader.words}; {words}" if words else no_leader.words
 
 
-def _row(target: ServerTarget, current: Maintenance | None, waits: str) -> tuple[str | None, ...]:
-    s = target.server.status
-    return (
-        target.name,
-        s.lifecycle,
-        _ready(target.node),
-        s.image_ref,
-        s.boot_stage,
-        _maintenance(current),
-        clip(waits, WAITS_LENGTH),
-    )
-
-
-def _wide_row(target: ServerTarget, current: Maintenance | None, waits: str, now: datetime) -> tuple[str | None, ...]:
+def _cells(target: ServerTarget, current: Maintenance | None, waits: str, now: datetime) -> dict[str, Cell]:
     server, s = target.server, target.server.status
     since = current.status.started_time or current.metadata.creation_timestamp if current else None
-    return (
-        target.name,
-        current_pool_name(server),
-        s.lifecycle,
-        _ready(target.node),
-        s.image_ref,
-        s.boot_stage,
-        s.power.state if s.power else None,
-        s.address,
-        _maintenance(current),
-        current.status.policy if current else None,
-        ago(parse_time(since), now) if since else None,
-        current.status.next_step if current else None,
-        waits,
-    )
+    return {
+        "NODE": target.name,
+        "POOL": current_pool_name(server),
+        "LIFECYCLE": s.lifecycle,
+        "READY": _ready(target.node),
+        "IMAGE": s.image_ref,
+        "BOOT": s.boot_stage,
+        "POWER": s.power.state if s.power else None,
+        "ADDRESS": s.address,
+        "MAINTENANCE": _maintenance(current),
+        "POLICY": current.status.policy if current else None,
+        "SINCE": ago(parse_time(since), now) if since else None,
+        "NEXT": current.status.next_step if current else None,
+        "WAITS-FOR": waits,
+    }
 
 
 def _ready(node: Mapping[str, Any] | None) -> str | None:
@@ -158,7 +146,7 @@ def _as_json(target: ServerTarget, maintenances: Sequence[Maintenance], no_leade
     own = [m for m in maintenances if m.spec.server_ref == target.name]
     current = holding_maintenance(own, target.name)
     return {
-        "apiVersion": "provisioner.dev/v1alpha1",
+        "apiVersion": API_VERSION,
         "kind": "NodeReport",
         "metadata": {"name": target.name},
         "lifecycle": target.server.status.lifecycle,

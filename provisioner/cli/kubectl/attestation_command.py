@@ -10,15 +10,15 @@ from typing import Any, Final
 import click
 
 from provisioner.api import FirmwareProfile, NodePool, Server
-from provisioner.api.machinery.errors import NotFound, Refused
+from provisioner.api.machinery.errors import Refused
 from provisioner.cli import printer
 from provisioner.cli.kubectl import forgetting
 from provisioner.cli.kubectl.completion import complete_server
-from provisioner.cli.kubectl.connection import connection_of, connection_options
+from provisioner.cli.kubectl.connection import connection_of, connection_options, find_named
 from provisioner.cli.kubectl.failing import hinting_at
 from provisioner.cli.kubectl.learned_profile import read_profile
 from provisioner.cluster.client import Cluster
-from provisioner.cluster.resources import of
+from provisioner.cluster.resources import EVENTS, of
 from provisioner.rules.pool_of_server import next_pool_name
 
 MANAGER: Final = "provisioner-accept"
@@ -149,24 +149,20 @@ def forget(servers: tuple[str, ...], reason: str | None, key: bool, dry_run: boo
     """
     cluster = connection_of(options).open()
     read = [cluster.read(Server, name) for name in dict.fromkeys(servers)]
-    decided = [forgetting.decide_forgetting(server, _next_pool(cluster, server), key=key) for server in read]
+    decided = [
+        forgetting.decide_forgetting(server, find_named(cluster, NodePool, next_pool_name(server)), key=key)
+        for server in read
+    ]
     user = cluster.ask_who_i_am()
     with hinting_at("who may is an administrator: ask for the role provisioner-administrator"):
         for each in decided:
             forgetting.carry_out(cluster, each, dry_run=True)
         for each in decided:
             if each.is_any and not dry_run:
-                forgetting.tell(cluster, each, user, reason, datetime.now(UTC), secrets.token_hex(4))
+                event = forgetting.forget_event(each, user, reason, datetime.now(UTC), secrets.token_hex(4))
+                cluster.create(EVENTS, event)
                 forgetting.carry_out(cluster, each)
             _show_forgotten(each, dry_run=dry_run)
-
-
-def _next_pool(cluster: Cluster, server: Server) -> NodePool | None:
-    name = next_pool_name(server)
-    try:
-        return cluster.read(NodePool, name) if name is not None else None
-    except NotFound:
-        return None
 
 
 def _show_forgotten(each: forgetting.Forgetting, *, dry_run: bool) -> None:

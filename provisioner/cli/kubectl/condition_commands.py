@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from dataclasses import dataclass
 from datetime import UTC, datetime
-from typing import Any, TypeVar
+from typing import Any
 
 import click
 
@@ -16,17 +16,23 @@ from provisioner.api.nodes.contract import (
     VERIFICATION_RETRY_REQUESTED,
 )
 from provisioner.cli import printer
-from provisioner.cli.kubectl.asking import KubectlCommand, confirm, dry_run_option, target_options
+from provisioner.cli.kubectl.asking import (
+    KubectlCommand,
+    confirm,
+    dry_run_note,
+    dry_run_option,
+    target_options,
+    yes_option,
+)
 from provisioner.cli.kubectl.connection import connection_of
-from provisioner.cli.kubectl.failing import BadInput, exit_codes
+from provisioner.cli.kubectl.failing import BadInput
 from provisioner.cli.kubectl.filing import own_entries, read_maintenances, withdraw
 from provisioner.cli.kubectl.node_requests import DISTURBANCES, RELEASED, signed, true_conditions, write_condition
-from provisioner.cli.kubectl.printing import output_option, print_objects
-from provisioner.cli.kubectl.targets import ServerTarget, TargetSelection, find_targets
+from provisioner.cli.kubectl.printing import output_option, print_in_form
+from provisioner.cli.kubectl.targets import ServerTarget, find_targets, selection_of
+from provisioner.cli.options import with_options
 from provisioner.cluster.client import Cluster
 from provisioner.cluster.resources import NODES
-
-F = TypeVar("F", bound=Callable[..., Any])
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -38,58 +44,36 @@ class ConditionWrite:
     write: Callable[[bool], object]
 
 
-def _options(*, message: bool) -> Callable[[F], F]:
-    def add(function: F) -> F:
-        options: list[Callable[[Any], Any]] = [
-            output_option("json", "yaml", "name"),
-            dry_run_option(),
-            click.option("-y", "--yes", is_flag=True, help="Do not ask before --all."),
-        ]
-        if message:
-            options.append(click.option("-m", "--reason", "message", metavar="WORDS", help="Why, in words."))
-        for option in options:
-            function = option(function)
-        return target_options(function)
-
-    return add
-
+_message_option = click.option("-m", "--reason", "message", metavar="WORDS", help="Why, in words.")
+_common_options = with_options(yes_option, dry_run_option, output_option("json", "yaml", "name"))
 
 Plan = Callable[[Cluster, ServerTarget, str, datetime], list[ConditionWrite]]
 
 
 def _carry_out(options: dict[str, Any], words: str, plan: Plan) -> None:
     """Plan for all, ask the API server about all, then do it."""
-    with exit_codes():
-        cluster = connection_of(options).open()
-        wish = TargetSelection(
-            names=options["nodes"], selector=options["selector"], pool=options["pool"], everything=options["everything"]
-        )
-        targets = find_targets(cluster, wish, for_requests=True)
-        dry_run = options["dry_run"]
-        if dry_run == "none":
-            confirm(targets, words, yes=options["yes"], everything=wish.everything)
-        user, now = cluster.ask_who_i_am(), datetime.now(UTC)
-        steps = [step for target in targets for step in plan(cluster, target, user, now)]
+    cluster = connection_of(options).open()
+    wish = selection_of(options)
+    targets = find_targets(cluster, wish, for_requests=True)
+    dry_run = options["dry_run"]
+    if dry_run == "none":
+        confirm(targets, words, yes=options["yes"], everything=wish.everything)
+    user, now = cluster.ask_who_i_am(), datetime.now(UTC)
+    steps = [step for target in targets for step in plan(cluster, target, user, now)]
+    for step in steps:
+        step.write(True)
+    if dry_run == "none":
         for step in steps:
-            step.write(True)
-        if dry_run == "none":
-            for step in steps:
-                step.write(False)
-        _show(cluster, steps, targets, options["output"], dry_run)
+            step.write(False)
+    _show(cluster, steps, targets, options["output"], dry_run)
 
 
 def _show(
     cluster: Cluster, steps: list[ConditionWrite], targets: list[ServerTarget], form: str | None, dry_run: str
 ) -> None:
-    if form in ("json", "yaml"):
-        nodes: list[Mapping[str, Any]] = [cluster.get(NODES, target.name) for target in targets]
-        print_objects(nodes, form)
-    elif form == "name":
-        for name in dict.fromkeys(step.server for step in steps):
-            printer.say(f"node/{name}")
-    else:
-        for step in steps:
-            printer.say(f"node/{step.server} {step.words}{f' ({dry_run} dry run)' if dry_run != 'none' else ''}")
+    names = [f"node/{name}" for name in dict.fromkeys(step.server for step in steps)]
+    if not print_in_form(form, lambda: [cluster.get(NODES, target.name) for target in targets], names):
+        printer.say(*(f"node/{step.server} {step.words}{dry_run_note(dry_run)}" for step in steps))
 
 
 def _set(
@@ -126,7 +110,9 @@ def _withdrawals(cluster: Cluster, target: ServerTarget, user: str, actions: tup
 
 
 @click.command("hold", cls=KubectlCommand, short_help="Keep nodes as they are, undisturbed.")
-@_options(message=True)
+@target_options
+@_message_option
+@_common_options
 def hold(**options: Any) -> None:
     """Keep nodes as they are: no new job comes, and nothing disturbs them, until they are released.
 
@@ -147,7 +133,9 @@ def hold(**options: Any) -> None:
 
 
 @click.command("retry", cls=KubectlCommand, short_help="Check nodes once more that failed their checks.")
-@_options(message=True)
+@target_options
+@_message_option
+@_common_options
 def retry(**options: Any) -> None:
     """Check nodes once more that failed the checks before use.
 
@@ -166,7 +154,9 @@ def retry(**options: Any) -> None:
 
 
 @click.command("release", cls=KubectlCommand, short_help="End a hold or a drain; or let in as it is.")
-@_options(message=True)
+@target_options
+@_message_option
+@_common_options
 @click.option(
     "--verification", is_flag=True, help="Let the node in although checks failed, for this boot; needs --reason."
 )
@@ -203,7 +193,8 @@ def release(**options: Any) -> None:
 
 
 @click.command("cancel", cls=KubectlCommand, short_help="Withdraw your requests.")
-@_options(message=False)
+@target_options
+@_common_options
 def cancel(**options: Any) -> None:
     """Withdraw your requests, and those that conditions make. What has begun to boot goes on to its end.
 

@@ -2,19 +2,21 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Final, TypeVar
 
 import click
 
-from provisioner.cli.options import kubeconfig_option
+from provisioner.api.machinery.errors import NotFound
+from provisioner.api.machinery.meta import Resource
+from provisioner.cli.options import kubeconfig_option, with_options
 from provisioner.cluster.client import BUSY_SECONDS, Cluster
 
-F = TypeVar("F", bound=Callable[..., Any])
+R = TypeVar("R", bound=Resource)
 
-USER_AGENT = "kubectl-provision"
+MANAGER: Final = "kubectl-provision"
+"""Who writes what people ask for, as field manager, user agent, and component of Events."""
 POD_NAMESPACE: Final = Path("/var/run/secrets/kubernetes.io/serviceaccount/namespace")
 
 
@@ -31,7 +33,7 @@ class Connection:
         """The cluster. Raises: NeedsHuman if the kubeconfig is of no use. Sends nothing yet."""
         return Cluster.connect(
             self.kubeconfig,
-            user_agent=USER_AGENT,
+            user_agent=MANAGER,
             context=self.context,
             as_user=self.as_user,
             as_groups=self.as_groups,
@@ -54,17 +56,13 @@ class Connection:
         return str(found or "default")
 
 
-def connection_options(function: F) -> F:
-    """`--kubeconfig`, `--context`, `--as`, `--as-group`; the command reads them with `connection_of`."""
-    options: tuple[Callable[[Any], Any], ...] = (
-        click.option("--as-group", "as_groups", multiple=True, metavar="GROUP", help="Group to impersonate."),
-        click.option("--as", "as_user", metavar="USER", help="User to impersonate."),
-        click.option("--context", metavar="NAME", help="Context of the kubeconfig [its current one]."),
-        kubeconfig_option,
-    )
-    for option in options:
-        function = option(function)
-    return function
+connection_options: Final = with_options(
+    kubeconfig_option,
+    click.option("--context", metavar="NAME", help="Context of the kubeconfig [its current one]."),
+    click.option("--as", "as_user", metavar="USER", help="User to impersonate."),
+    click.option("--as-group", "as_groups", multiple=True, metavar="GROUP", help="Group to impersonate."),
+)
+"""The command reads them with `connection_of`."""
 
 
 def connection_of(options: dict[str, Any]) -> Connection:
@@ -75,3 +73,11 @@ def connection_of(options: dict[str, Any]) -> Connection:
         as_user=options.pop("as_user", None),
         as_groups=tuple(options.pop("as_groups", ())),
     )
+
+
+def find_named(cluster: Cluster, kind: type[R], name: str | None, *, namespace: str | None = None) -> R | None:
+    """The object of that name; None if there is none, or none is named."""
+    try:
+        return cluster.read(kind, name, namespace=namespace) if name is not None else None
+    except (NotFound, ValueError):
+        return None

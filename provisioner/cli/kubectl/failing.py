@@ -8,12 +8,11 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import Final
 
-from provisioner.api.machinery.errors import Forbidden, NeedsHuman, NotFound, ProvisionerError, Refused
+from provisioner.api.machinery.errors import Forbidden, NeedsHuman, ProvisionerError, Refused
 from provisioner.cli import printer
 
 DONE: Final = 0
 ERROR: Final = 1
-USAGE: Final = 2
 REFUSED: Final = 3
 FAILED: Final = 4
 TIMED_OUT: Final = 5
@@ -50,24 +49,12 @@ def exit_codes() -> Iterator[None]:
     """Turns errors into words on stderr and an exit code."""
     try:
         yield
-    except (BadInput, NotFound) as error:
-        _say(Exception.__str__(error), error.hint)
-        sys.exit(ERROR)
-    except Refused as error:
-        words = Exception.__str__(error)
-        policy = _POLICY.search(words)
-        if policy is None:
-            _say(words, error.hint)
-        else:
-            _say(policy[2], f"the rule is ValidatingAdmissionPolicy {policy[1]}")
-        sys.exit(REFUSED)
     except NeedsHuman as error:
-        _say(Exception.__str__(error), error.hint)
-        sys.exit(ERROR)
+        words, advice = Exception.__str__(error), f"try: {error.hint}"
+        if isinstance(error, Refused) and (policy := _POLICY.search(words)):
+            words, advice = policy[2], f"the rule is ValidatingAdmissionPolicy {policy[1]}"
+        printer.error(words, advice)
+        sys.exit(REFUSED if isinstance(error, Refused) else ERROR)
     except ProvisionerError as error:
-        _say(str(error), "is the API server reachable? try again")
+        printer.error(str(error), "try: is the API server reachable? try again")
         sys.exit(ERROR)
-
-
-def _say(words: str, hint: str) -> None:
-    printer.error(words, hint if hint.startswith("the rule") else f"try: {hint}")

@@ -45,11 +45,6 @@ def requestor_name(user: str) -> str:
     return f"user-{plain[: _NAME_LENGTH - len('user-') - 9].strip('-')}-{digest}".replace("user--", "user-")
 
 
-def field_manager(requestor: str) -> str:
-    """Who owns that requestor's entry for server-side apply."""
-    return f"provisioner-requestor-{requestor}"
-
-
 def file_request(cluster: Cluster, server: str, wanted: Requestor, *, dry_run: bool = False) -> Filed:
     """Write the request. Raises: Refused; NoNameLeft; Retryable if the server's Maintenances begin first every time."""
     begun, taken = 0, list[str]()
@@ -127,4 +122,4 @@ def _apply(
     # With the uid an apply changes this object or none: it makes no new one of that name.
     metadata = {"name": name} | ({"uid": uid} if uid else {})
     body = {"apiVersion": API_VERSION, "kind": "Maintenance", "metadata": metadata, "spec": spec}
-    return cluster.apply(body, manager=field_manager(manager_of), dry_run=dry_run)
+    return cluster.apply(body, manager=f"provisioner-requestor-{manager_of}", dry_run=dry_run)

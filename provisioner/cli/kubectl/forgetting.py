@@ -7,12 +7,12 @@ from datetime import datetime
 from typing import Any, Final
 
 from provisioner.api import NodePool, Server
-from provisioner.api.machinery.meta import rfc3339
 from provisioner.api.machinery.schema import API_VERSION
+from provisioner.cli.kubectl.connection import MANAGER
+from provisioner.cli.kubectl.person_event import person_event
 from provisioner.cluster.client import Cluster
-from provisioner.cluster.resources import EVENTS, of
+from provisioner.cluster.resources import of
 
-MANAGER: Final = "kubectl-provision"
 REASON: Final = "AttestationForgotten"
 
 
@@ -81,33 +81,16 @@ def carry_out(cluster: Cluster, forgetting: Forgetting, *, dry_run: bool = False
         cluster.patch(of(Server), name, spec, manager=MANAGER, dry_run=dry_run)
 
 
-def tell(cluster: Cluster, forgetting: Forgetting, user: str, reason: str | None, now: datetime, suffix: str) -> None:
-    """Write the Event of the Server that says who has it forgotten, and why. Raises: Forbidden."""
-    cluster.create(EVENTS, forget_event(forgetting, user, reason, now, suffix))
-
-
 def forget_event(forgetting: Forgetting, user: str, reason: str | None, now: datetime, suffix: str) -> dict[str, Any]:
-    """suffix: makes its name another one each time."""
+    """The Event of the Server that says who has it forgotten, and why. suffix: makes its name another one each time."""
     server = forgetting.server
     proof = ["what it had proved and shown of itself"] if forgetting.record else []
     key = [f"its registered endorsement key {forgetting.key}"] if forgetting.key is not None else []
-    return {
-        "apiVersion": "v1",
-        "kind": "Event",
-        "metadata": {"name": f"{server.name[:200].rstrip('.-')}.forgotten-{suffix}", "namespace": "default"},
-        "involvedObject": {
-            "apiVersion": API_VERSION,
-            "kind": "Server",
-            "name": server.name,
-            "uid": server.metadata.uid or "",
-        },
-        "type": "Warning",
-        "reason": REASON,
-        "message": f"{user} took back {' and '.join(proof + key)}: {reason or 'no reason was given'}"[:1024],
-        "count": 1,
-        "firstTimestamp": rfc3339(now),
-        "lastTimestamp": rfc3339(now),
-        "source": {"component": MANAGER},
-        "reportingComponent": MANAGER,
-        "reportingInstance": MANAGER,
+    regarding = {
+        "apiVersion": API_VERSION,
+        "kind": "Server",
+        "name": server.name,
+        "uid": server.metadata.uid or "",
     }
+    message = f"{user} took back {' and '.join(proof + key)}: {reason or 'no reason was given'}"
+    return person_event(regarding, "forgotten", REASON, message, now, suffix)

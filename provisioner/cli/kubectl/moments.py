@@ -7,10 +7,7 @@ from datetime import datetime, timedelta
 from typing import Final
 
 from provisioner.api.machinery.meta import parse_time
-from provisioner.api.machinery.wording import ago, span
 from provisioner.cli.kubectl.failing import BadInput
-
-__all__ = ["LONGEST", "ago", "read_deadline", "read_span", "span"]
 
 _SPAN: Final = re.compile(r"\+?((\d+)d)?((\d+)h)?((\d+)m)?((\d+)s)?")
 _EXPECTED: Final = "write a span, such as 30m, 2h or 1d, or RFC 3339, such as 2026-01-31T18:00:00Z"

@@ -14,11 +14,11 @@ from provisioner.api.nodes.contract import (
     REBOOT_REQUESTED,
     REIMAGE_REQUESTED,
 )
+from provisioner.cli.kubectl.connection import MANAGER
 from provisioner.cluster.client import Cluster
 from provisioner.cluster.resources import NODES
 from provisioner.cluster.source import is_true_in
 
-MANAGER: Final = "kubectl-provision"
 DISTURBANCES: Final = (REBOOT_REQUESTED, REIMAGE_REQUESTED, POWER_CYCLE_REQUESTED)
 RELEASED: Final = (DRAIN_REQUESTED, HOLD_REQUESTED)
 
@@ -26,22 +26,6 @@ RELEASED: Final = (DRAIN_REQUESTED, HOLD_REQUESTED)
 def true_conditions(node: Mapping[str, Any] | None, types: tuple[str, ...]) -> list[str]:
     """Which of `types` are True on the Node."""
     return [type_ for type_ in types if is_true_in(node, type_)]
-
-
-def condition_patch(
-    type_: str, status: Literal["True", "False"], reason: str, message: str, now: datetime
-) -> dict[str, Any]:
-    """Patch of a Node's status that sets one condition, with a transition time of now: a request anew is a new one."""
-    moment = rfc3339(now)
-    condition = {
-        "type": type_,
-        "status": status,
-        "reason": reason,
-        "message": message,
-        "lastTransitionTime": moment,
-        "lastHeartbeatTime": moment,
-    }
-    return {"status": {"conditions": [condition]}}
 
 
 def signed(message: str | None, user: str, what: str) -> str:
@@ -60,6 +44,17 @@ def write_condition(
     *,
     dry_run: bool,
 ) -> Mapping[str, Any]:
-    """Set it; the Node as it is then. Raises: Refused, NotFound."""
-    patch = condition_patch(type_, status, reason, message, now)
+    """Set it, with a transition time of now: a request anew is a new one. Gives the Node as it is then.
+
+    Raises: Refused, NotFound.
+    """
+    condition = {
+        "type": type_,
+        "status": status,
+        "reason": reason,
+        "message": message,
+        "lastTransitionTime": rfc3339(now),
+        "lastHeartbeatTime": rfc3339(now),
+    }
+    patch = {"status": {"conditions": [condition]}}
     return cluster.strategic_patch(NODES, node, patch, subresource="status", manager=MANAGER, dry_run=dry_run)

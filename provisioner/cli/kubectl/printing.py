@@ -8,28 +8,35 @@ from __future__ import annotations
 import json
 import textwrap
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from typing import Any, Final, TypeVar
+from typing import Any, Final
 
 import click
 import yaml
 
-from provisioner.api.machinery.wording import clip, plain
+from provisioner.api.machinery.wording import plain
 from provisioner.cli import printer
-
-__all__ = ["clip", "output_option", "plain", "print_objects", "screen", "table"]
-
-F = TypeVar("F", bound=Callable[..., Any])
-
+from provisioner.cli.options import F
 
 WIDTH: Final = 110
 LABEL: Final = 12
 
+Cell = str | int | None
+
 
 def output_option(*formats: str) -> Callable[[F], F]:
     """`-o`; without it what a person reads."""
-    return click.option(
-        "-o", "--output", type=click.Choice(formats), default=None, help="Form of the output [words for people]."
-    )
+    return click.option("-o", "--output", type=click.Choice(formats), help="Form of the output [words for people].")
+
+
+def print_in_form(form: str | None, objects: Callable[[], Sequence[Mapping[str, Any]]], names: Iterable[str]) -> bool:
+    """What `-o json`, `yaml` and `name` ask for, as kubectl has them; False if it is another form."""
+    if form in ("json", "yaml"):
+        print_objects(objects(), form)
+    elif form == "name":
+        printer.say(*names)
+    else:
+        return False
+    return True
 
 
 def print_objects(objects: Sequence[Mapping[str, Any]], form: str) -> None:
@@ -45,11 +52,11 @@ def print_objects(objects: Sequence[Mapping[str, Any]], form: str) -> None:
         printer.show(told)
 
 
-def table(header: Sequence[str], rows: Iterable[Sequence[str | None]]) -> str:
-    """Columns as wide as they need, three spaces apart; what is not known is `-`. Lines end without spaces."""
-    lines = [tuple(header), *(tuple(plain(cell or "-") for cell in row) for row in rows)]
+def table(header: Sequence[str], rows: Iterable[Sequence[Cell]], *, gap: str = "   ") -> str:
+    """Columns as wide as they need, `gap` apart; what is not known is `-`. Lines end without spaces."""
+    lines = [tuple(header), *(tuple("-" if cell in (None, "") else plain(str(cell)) for cell in row) for row in rows)]
     widths = [max(len(line[i]) for line in lines) for i in range(len(header))]
-    return "".join("   ".join(c.ljust(w) for c, w in zip(line, widths, strict=True)).rstrip() + "\n" for line in lines)
+    return "".join(gap.join(c.ljust(w) for c, w in zip(line, widths, strict=True)).rstrip() + "\n" for line in lines)
 
 
 def screen(headline: str, sections: Iterable[tuple[str, Iterable[str]]]) -> str:

@@ -3,43 +3,28 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Callable
 from typing import Any
 
 import click
 
 from provisioner.api.nodes.maintenance import MaintenanceAction
-from provisioner.cli.kubectl.asking import KubectlCommand, ask_for, request_options
+from provisioner.cli.kubectl.asking import KubectlCommand, ask_for, read_wait, request_options
 from provisioner.cli.kubectl.connection import connection_of
-from provisioner.cli.kubectl.failing import DONE, exit_codes
-from provisioner.cli.kubectl.moments import read_span
 
 
 def _command(name: str, action: MaintenanceAction, short: str, words: str) -> click.Command:
     def run(**options: Any) -> None:
-        with exit_codes():
-            wait, timeout = options.pop("wait"), options.pop("timeout")
-            if timeout is not None and not wait:
-                raise click.UsageError("--timeout is for --wait: give both")
-            seconds = read_span(timeout, "--timeout").total_seconds() if timeout is not None else None
-            if wait and options["dry_run"] != "none":
-                raise click.UsageError("--wait and --dry-run contradict each other: nothing comes to wait for")
-            if wait and options["output"] is not None:
-                raise click.UsageError("--wait tells what happens in words: leave -o out")
-            cluster = connection_of(options).open()
-            filed = ask_for(action, options, cluster)
-            if wait:
-                from provisioner.cli.kubectl.waiting import wait_for
+        wait, seconds = read_wait(options, "--wait and --dry-run contradict each other: nothing comes to wait for")
+        cluster = connection_of(options).open()
+        filed = ask_for(action, options, cluster)
+        if wait:
+            from provisioner.cli.kubectl.waiting import wait_for
 
-                code = wait_for(cluster, filed, timeout_seconds=seconds)
-                if code != DONE:
-                    sys.exit(code)
+            sys.exit(wait_for(cluster, filed, timeout_seconds=seconds))
 
     run.__doc__ = words
-    decorate: Callable[[Any], Any] = click.command(name, cls=KubectlCommand, short_help=short)
-    command = decorate(request_options(image=action != "Drain")(run))
-    assert isinstance(command, click.Command)  # noqa: S101 - what click.command makes
-    return command
+    decorate = click.command(name, cls=KubectlCommand, short_help=short)
+    return decorate(request_options(image=action != "Drain")(run))
 
 
 reboot = _command(

@@ -17,7 +17,7 @@ from provisioner.cli import printer
 from provisioner.cli.kubectl.asking import KubectlCommand, dry_run_option
 from provisioner.cli.kubectl.completion import complete_server
 from provisioner.cli.kubectl.connection import Connection, connection_of, connection_options
-from provisioner.cli.kubectl.failing import BadInput, exit_codes, hinting_at
+from provisioner.cli.kubectl.failing import BadInput, hinting_at
 from provisioner.cli.kubectl.printing import print_objects
 from provisioner.cli.kubectl.shell_pod import CONTAINER, NAMESPACE, shell_event, shell_pod
 from provisioner.cluster.client import Cluster
@@ -42,7 +42,7 @@ _RIGHTS: Final = (
     show_default=True,
     help="The shell ends by itself after these.",
 )
-@dry_run_option()
+@dry_run_option
 @connection_options
 def shell(node: str, reason: str, minutes: int, dry_run: str, **options: Any) -> None:
     """Open a root shell on a node, in a privileged pod that ends with it.
@@ -54,32 +54,31 @@ def shell(node: str, reason: str, minutes: int, dry_run: str, **options: Any) ->
     Example:
       kubectl provision shell r01-u01 -m "GPU 3 fell off the bus, looking for XIDs"
     """
-    with exit_codes():
-        connection = connection_of(options)
-        cluster = connection.open()
-        name = node.removeprefix("node/").removeprefix("nodes/")
-        found = _read_node(cluster, name)
-        user, suffix = cluster.ask_who_i_am(), secrets.token_hex(4)
-        pod = shell_pod(name, user=user, reason=reason, minutes=minutes, suffix=suffix)
-        with hinting_at(_RIGHTS):
-            cluster.create(PODS, pod, dry_run=True)
-            if dry_run == "server":
-                print_objects([pod], "yaml")
-                return
-            program = _kubectl()
-            opened = f"{user} opens a shell for {minutes} min at the most: {reason}"
-            cluster.create(EVENTS, shell_event(found, "BreakGlassOpened", opened, datetime.now(UTC), suffix))
-            cluster.create(PODS, pod)
-        started = time.monotonic()
-        try:
-            _wait_until_it_runs(cluster, pod["metadata"]["name"])
-            printer.say(f"node/{name} shell of {user}, {minutes} min at the most; on record: {reason}", err=True)
-            ended = subprocess.run([program, *attach_arguments(connection, pod["metadata"]["name"])], check=False)
-        finally:
-            cluster.delete(PODS, pod["metadata"]["name"], namespace=NAMESPACE)
-            closed = f"{user} closes the shell after {time.monotonic() - started:.0f} s: {reason}"
-            cluster.create(EVENTS, shell_event(found, "BreakGlassClosed", closed, datetime.now(UTC), suffix))
-        sys.exit(ended.returncode)
+    connection = connection_of(options)
+    cluster = connection.open()
+    name = node.removeprefix("node/").removeprefix("nodes/")
+    found = _read_node(cluster, name)
+    user, suffix = cluster.ask_who_i_am(), secrets.token_hex(4)
+    pod = shell_pod(name, user=user, reason=reason, minutes=minutes, suffix=suffix)
+    with hinting_at(_RIGHTS):
+        cluster.create(PODS, pod, dry_run=True)
+        if dry_run == "server":
+            print_objects([pod], "yaml")
+            return
+        program = _kubectl()
+        opened = f"{user} opens a shell for {minutes} min at the most: {reason}"
+        cluster.create(EVENTS, shell_event(found, "BreakGlassOpened", opened, datetime.now(UTC), suffix))
+        cluster.create(PODS, pod)
+    started = time.monotonic()
+    try:
+        _wait_until_it_runs(cluster, pod["metadata"]["name"])
+        printer.say(f"node/{name} shell of {user}, {minutes} min at the most; on record: {reason}", err=True)
+        ended = subprocess.run([program, *attach_arguments(connection, pod["metadata"]["name"])], check=False)
+    finally:
+        cluster.delete(PODS, pod["metadata"]["name"], namespace=NAMESPACE)
+        closed = f"{user} closes the shell after {time.monotonic() - started:.0f} s: {reason}"
+        cluster.create(EVENTS, shell_event(found, "BreakGlassClosed", closed, datetime.now(UTC), suffix))
+    sys.exit(ended.returncode)
 
 
 def attach_arguments(connection: Connection, pod: str) -> list[str]:

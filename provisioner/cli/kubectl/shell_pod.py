@@ -10,14 +10,13 @@ from __future__ import annotations
 from datetime import datetime
 from typing import Any, Final, Literal
 
-from provisioner.api.machinery.meta import rfc3339
+from provisioner.cli.kubectl.person_event import person_event
 from provisioner.image.containerd.pause import REFERENCE
 
 NAMESPACE: Final = "provisioner-break-glass"
 REASON_ANNOTATION: Final = "provisioner.dev/break-glass-reason"
 USER_ANNOTATION: Final = "provisioner.dev/break-glass-user"
 CONTAINER: Final = "shell"
-COMPONENT: Final = "kubectl-provision"
 
 _NAMESPACES: Final = ("--mount", "--uts", "--ipc", "--net", "--pid")
 _COMMAND: Final = ("/usr/bin/nsenter", "--target", "1", *_NAMESPACES, "--", "/bin/bash", "-l")
@@ -80,19 +79,6 @@ def shell_event(
 ) -> dict[str, Any]:
     """An Event about the Node; `message` begins with the user's name."""
     name = node["metadata"]["name"]
-    return {
-        "apiVersion": "v1",
-        "kind": "Event",
-        "metadata": {"name": f"{name[:200].rstrip('.-')}.{reason.lower()}-{suffix}", "namespace": "default"},
-        # kubelets and `kubectl describe node` name a Node's uid by its name.
-        "involvedObject": {"apiVersion": "v1", "kind": "Node", "name": name, "uid": name},
-        "type": "Warning",
-        "reason": reason,
-        "message": message[:1024],
-        "count": 1,
-        "firstTimestamp": rfc3339(now),
-        "lastTimestamp": rfc3339(now),
-        "source": {"component": COMPONENT},
-        "reportingComponent": COMPONENT,
-        "reportingInstance": COMPONENT,
-    }
+    # kubelets and `kubectl describe node` name a Node's uid by its name.
+    regarding = {"apiVersion": "v1", "kind": "Node", "name": name, "uid": name}
+    return person_event(regarding, reason.lower(), reason, message, now, suffix)

@@ -16,8 +16,6 @@ from provisioner.rules.boot_order import is_settled
 from provisioner.rules.bootability import find_unaccepted, find_without_pool
 from provisioner.rules.pool_of_server import current_pool_name
 
-POOL_LABEL = "provisioner.dev/pool"
-
 
 @dataclass(frozen=True, kw_only=True)
 class TargetSelection:
@@ -27,6 +25,16 @@ class TargetSelection:
     selector: str | None = None
     pool: str | None = None
     everything: bool = False
+
+
+def selection_of(options: dict[str, Any]) -> TargetSelection:
+    """What the options of `target_options` say; they are taken out of `options`."""
+    return TargetSelection(
+        names=options.pop("nodes"),
+        selector=options.pop("selector"),
+        pool=options.pop("pool"),
+        everything=options.pop("everything"),
+    )
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -4,18 +4,18 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from datetime import UTC, datetime
 from typing import Final
 
 from provisioner.api import Maintenance
 from provisioner.api.machinery.conditions import find_condition
 from provisioner.api.machinery.errors import NotFound, Retryable
+from provisioner.api.machinery.wording import plain
 from provisioner.api.nodes.maintenance import FINAL_PHASES
 from provisioner.cli import printer
 from provisioner.cli.kubectl.failing import DONE, FAILED, TIMED_OUT
 from provisioner.cli.kubectl.filing import Filed
-from provisioner.cli.kubectl.printing import plain
 from provisioner.cluster.client import Cluster
 from provisioner.cluster.leadership import read_no_leader
 
@@ -33,7 +33,7 @@ class WatchedMaintenance:
     action: str
     told: str = ""
     blockers: tuple[str, ...] = ()
-    end: str | None = field(default=None)
+    end: str | None = None
 
     def news(self, m: Maintenance) -> list[str]:
         """Lines that were not told yet."""
@@ -71,19 +71,18 @@ def wait_for(
     *,
     timeout_seconds: float | None,
     sleep: Callable[[float], None] = time.sleep,
-    monotonic: Callable[[], float] = time.monotonic,
 ) -> int:
     """Tell what happens until all have ended; returns the exit code.
 
     An API server that is away is waited for. Who presses Control-C leaves the request as it is, and is told so.
     """
     watched = [WatchedMaintenance(f.server, f.maintenance.name, f.requestor.action) for f in filed]
-    deadline = None if timeout_seconds is None else monotonic() + timeout_seconds
-    read_leases_at = monotonic()
+    deadline = None if timeout_seconds is None else time.monotonic() + timeout_seconds
+    read_leases_at = time.monotonic()
     try:
         while True:
-            if monotonic() >= read_leases_at:
-                read_leases_at = monotonic() + LEASES_SECONDS
+            if time.monotonic() >= read_leases_at:
+                read_leases_at = time.monotonic() + LEASES_SECONDS
                 no_leader = read_no_leader(cluster, datetime.now(UTC))
                 if no_leader is not None:
                     printer.say(no_leader.sentence, err=True)
@@ -92,7 +91,7 @@ def wait_for(
             left = [w for w in watched if w.end is None]
             if not left:
                 return DONE if all(w.end in ("Completed", "Drained") for w in watched) else FAILED
-            if deadline is not None and monotonic() >= deadline:
+            if deadline is not None and time.monotonic() >= deadline:
                 names = " ".join(w.server for w in left)
                 printer.say(f"error: not done within the time: {names}; the request stands", err=True)
                 printer.say(f"  see: kubectl provision why {left[0].server}", err=True)

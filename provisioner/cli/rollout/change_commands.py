@@ -13,27 +13,27 @@ from provisioner.api import NodePool
 from provisioner.api.machinery.codec import decode
 from provisioner.api.machinery.errors import Conflict
 from provisioner.cli import printer
-from provisioner.cli.kubectl.asking import KubectlCommand
-from provisioner.cli.kubectl.connection import connection_of, connection_options
-from provisioner.cli.kubectl.failing import DONE, BadInput, exit_codes
-from provisioner.cli.kubectl.moments import read_span
-from provisioner.cli.kubectl.printing import output_option, plain, print_objects
+from provisioner.cli.kubectl.asking import KubectlCommand, ask_person, read_wait, wait_options
+from provisioner.cli.kubectl.connection import MANAGER, connection_of, connection_options
+from provisioner.cli.kubectl.failing import BadInput
+from provisioner.cli.kubectl.printing import output_option, print_in_form
 from provisioner.cli.rollout import changes
-from provisioner.cli.rollout.arguments import image_option, pool_argument, wait_options
+from provisioner.cli.rollout.arguments import image_option, pool_argument
 from provisioner.cli.rollout.pool_view import EDITOR, PoolView, find_image, needing, read_pool_body, read_view
 from provisioner.cluster.client import Cluster
 from provisioner.cluster.resources import of
 
 Decide = Callable[[Cluster, PoolView], changes.PoolChange]
 
-MANAGER: Final = "kubectl-provision"
 ATTEMPTS: Final = 5
+
+_wait_options = wait_options("Watch until it is complete, or stops.", "8h")
 
 
 @click.command("start", cls=KubectlCommand, short_help="Move a pool to another image.")
 @pool_argument()
 @image_option("Image that the pool's servers shall run.", required=True)
-@wait_options
+@_wait_options
 @output_option("json", "yaml", "name")
 @connection_options
 def start(**options: Any) -> None:
@@ -72,7 +72,7 @@ def pause(**options: Any) -> None:
 @click.command("resume", cls=KubectlCommand, short_help="Let it go on; try again what failed.")
 @pool_argument()
 @click.option("-y", "--yes", is_flag=True, help="Do not ask before servers that failed are tried again.")
-@wait_options
+@_wait_options
 @output_option("json", "yaml", "name")
 @connection_options
 def resume(**options: Any) -> None:
@@ -88,7 +88,7 @@ def resume(**options: Any) -> None:
 @click.command("undo", cls=KubectlCommand, short_help="Go back to the image before.")
 @pool_argument()
 @image_option("Image to go back to [the one that the rollout came from].", name="--to")
-@wait_options
+@_wait_options
 @output_option("json", "yaml", "name")
 @connection_options
 def undo(**options: Any) -> None:
@@ -115,24 +115,16 @@ def undo(**options: Any) -> None:
 
 def _carry_out(options: dict[str, Any], decide: Decide) -> None:
     """From what the pool is to what it shall be; decided anew if somebody else changed the same meanwhile."""
-    with exit_codes():
-        wait, timeout = options.pop("wait", False), options.pop("timeout", None)
-        if timeout is not None and not wait:
-            raise click.UsageError("--timeout is for --wait: give both")
-        if wait and options["output"] is not None:
-            raise click.UsageError("--wait tells what happens in words: leave -o out")
-        seconds = read_span(timeout, "--timeout").total_seconds() if timeout is not None else None
-        yes, form, name = options.pop("yes", False), options.pop("output"), options.pop("pool")
-        cluster = connection_of(options).open()
-        body, change = write_change(cluster, name, decide, yes=yes)
-        pool = body["metadata"]["name"]
-        _show(body, change, form)
-        if wait:
-            from provisioner.cli.rollout.watching import watch_rollout
+    wait, seconds = read_wait(options)
+    yes, form, name = options.pop("yes", False), options.pop("output"), options.pop("pool")
+    cluster = connection_of(options).open()
+    body, change = write_change(cluster, name, decide, yes=yes)
+    pool = body["metadata"]["name"]
+    _show(body, change, form)
+    if wait:
+        from provisioner.cli.rollout.watching import watch_rollout
 
-            code = watch_rollout(cluster, pool, timeout_seconds=seconds)
-            if code != DONE:
-                sys.exit(code)
+        sys.exit(watch_rollout(cluster, pool, timeout_seconds=seconds))
 
 
 def write_change(
@@ -145,7 +137,8 @@ def write_change(
         if not change.fields:
             break
         if change.question is not None and not yes:
-            _ask(change.question)
+            refusal = BadInput("nothing was changed", hint="kubectl provision rollout undo goes back")
+            ask_person(change.question, refusal)
             yes = True
         try:
             with needing(EDITOR):
@@ -156,23 +149,9 @@ def write_change(
     return body, change
 
 
-def _ask(question: str) -> None:
-    """Raises: BadInput where nobody can be asked, or who says no."""
-    if not sys.stdin.isatty():
-        raise BadInput(f"{question} nobody can be asked here", hint="give --yes")
-    if not printer.confirm(question):
-        raise BadInput("nothing was changed", hint="kubectl provision rollout undo goes back")
-
-
 def _show(body: Mapping[str, Any], change: changes.PoolChange, form: str | None) -> None:
     name = body["metadata"]["name"]
-    if form in ("json", "yaml"):
-        print_objects([body], form)
-    elif form == "name":
-        printer.say(f"nodepool.provisioner.dev/{name}")
-    else:
+    if not print_in_form(form, lambda: [body], [f"nodepool.provisioner.dev/{name}"]):
         first, *rest = change.words
-        printer.say(plain(f"nodepool/{name} {first}"))
-        for words in rest:
-            printer.say(f"  {plain(words)}")
+        printer.say(f"nodepool/{name} {first}", *(f"  {words}" for words in rest))
         printer.say(f"  see: kubectl provision rollout status {name} --watch")

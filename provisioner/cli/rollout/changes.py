@@ -10,11 +10,10 @@ from typing import Any, Final
 from provisioner.api import Image, NodePool
 from provisioner.api.machinery.conditions import find_condition
 from provisioner.api.machinery.meta import parse_time, rfc3339
-from provisioner.api.machinery.wording import quantity, some
+from provisioner.api.machinery.wording import quantity, some, span
 from provisioner.cli.kubectl.failing import BadInput
-from provisioner.cli.kubectl.moments import span
 from provisioner.cli.rollout.pool_view import PoolView, with_image
-from provisioner.cli.rollout.screen import failed_of
+from provisioner.cli.rollout.screen import closed_caps
 from provisioner.rollout.course import set_course
 from provisioner.rollout.standing import MemberFacts
 from provisioner.rollout.wait import count_left
@@ -111,7 +110,7 @@ def resume(view: PoolView) -> PoolChange:
     strategy, rollout = view.pool.spec.upgrade_strategy, view.rollout
     fields: dict[str, Any] = {PAUSED: False} if strategy.paused else {}
     stopped = rollout.stopped if rollout is not None else None
-    failed = failed_of(view)
+    failed = view.named("Failed")
     if stopped is None and (strategy.paused or not failed):
         said = "goes on" if fields else "is neither paused nor stopped"
         return PoolChange(words=(said, *_held_back(view), *_keep_their_places(failed)), fields=fields)
@@ -201,7 +200,5 @@ def _first(view: PoolView) -> str:
 
 
 def _held_back(view: PoolView) -> Iterable[str]:
-    strategy = view.pool.spec.upgrade_strategy
-    for name, amount in (("maxParallel", strategy.max_parallel), ("maxUnavailable", strategy.max_unavailable)):
-        if amount in (0, "0", "0%"):
-            yield f"nothing moves as long as spec.upgradeStrategy.{name} is {amount}"
+    for name, amount in closed_caps(view.pool.spec.upgrade_strategy):
+        yield f"nothing moves as long as spec.upgradeStrategy.{name} is {amount}"

@@ -8,8 +8,7 @@ from typing import Final
 
 import click
 
-from provisioner.api.machinery.wording import quantity
-from provisioner.cli.kubectl.printing import clip, plain
+from provisioner.api.machinery.wording import clip, plain, quantity
 from provisioner.cli.rollout.pool_view import PoolView
 from provisioner.cli.rollout.screen import LOOKS, count_looks, count_words, headline, state_of
 from provisioner.rollout.standing import MemberFacts

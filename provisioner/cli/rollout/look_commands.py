@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from datetime import UTC, datetime
 from typing import Any, Final
 
@@ -12,12 +12,13 @@ import click
 from provisioner.api import NodePool
 from provisioner.api.machinery.codec import decode, to_json
 from provisioner.api.machinery.schema import API_VERSION
+from provisioner.api.machinery.wording import clip
+from provisioner.api.pools.rollout_status import RolloutRecord, RolloutStatus
 from provisioner.cli import printer
 from provisioner.cli.kubectl.asking import KubectlCommand
 from provisioner.cli.kubectl.connection import connection_of, connection_options
-from provisioner.cli.kubectl.failing import DONE, exit_codes
 from provisioner.cli.kubectl.moments import read_span
-from provisioner.cli.kubectl.printing import clip, output_option, print_objects, table
+from provisioner.cli.kubectl.printing import Cell, output_option, print_in_form, print_objects, table
 from provisioner.cli.rollout.arguments import image_option, pool_argument
 from provisioner.cli.rollout.changes import check_image
 from provisioner.cli.rollout.pool_view import PoolView, find_image, read_pool_body, read_view, with_image
@@ -33,39 +34,24 @@ SHOWN_MESSAGE_LENGTH: Final = 60
 
 def render_history(pool: NodePool) -> str:
     """The rollout under way first, then those that are over, the last one first."""
-    rollout = pool.status.rollout
-    rows: list[tuple[str | None, ...]] = []
+    status, rollout = pool.status, pool.status.rollout
+    rows = [
+        _history_row(record, record.ended_time, record.outcome, record.updated, record.failed)
+        for record in status.history
+    ]
     if rollout is not None and rollout.completed_time is None:
         outcome = "Stopped" if rollout.stopped is not None else "UnderWay"
-        status = pool.status
-        rows.append(
-            (
-                rollout.image_ref,
-                rollout.previous_image_ref,
-                rollout.started_time,
-                None,
-                outcome,
-                None if status.updated is None else str(status.updated),
-                None if status.failed is None else str(status.failed),
-                clip(rollout.message, SHOWN_MESSAGE_LENGTH),
-            )
-        )
-    rows += [
-        (
-            record.image_ref,
-            record.previous_image_ref,
-            record.started_time,
-            record.ended_time,
-            record.outcome,
-            str(record.updated),
-            str(record.failed),
-            clip(record.message, SHOWN_MESSAGE_LENGTH),
-        )
-        for record in pool.status.history
-    ]
+        rows.insert(0, _history_row(rollout, None, outcome, status.updated, status.failed))
     if not rows:
         return f"{pool.name} was never moved to another image: it has had Image {pool.spec.image_ref} from the begin\n"
     return table(HEADER, rows)
+
+
+def _history_row(
+    rollout: RolloutStatus | RolloutRecord, ended: str | None, outcome: str, updated: int | None, failed: int | None
+) -> Sequence[Cell]:
+    message = clip(rollout.message, SHOWN_MESSAGE_LENGTH)
+    return rollout.image_ref, rollout.previous_image_ref, rollout.started_time, ended, outcome, updated, failed, message
 
 
 POOLS_HEADER: Final = (
@@ -92,47 +78,35 @@ def status(**options: Any) -> None:
       kubectl provision rollout status gpu
       kubectl provision rollout status gpu --watch
     """
-    with exit_codes():
-        pool, form, timeout = options.pop("pool"), options.pop("output"), options.pop("timeout")
-        watch, everything = options.pop("watch"), options.pop("everything")
-        if watch and (pool is None or form is not None):
-            raise click.UsageError("--watch draws one pool: name it, and leave -o out")
-        if timeout is not None and not watch:
-            raise click.UsageError("--timeout is for --watch: give both")
-        seconds = read_span(timeout, "--timeout").total_seconds() if timeout is not None else None
-        cluster = connection_of(options).open()
-        if pool is None:
-            _show_pools(cluster, form)
-            return
-        body = read_pool_body(cluster, pool)
-        view = read_view(cluster, decode(NodePool, body), datetime.now(UTC))
-        if watch:
-            from provisioner.cli.rollout.watching import watch_rollout
+    pool, form, timeout = options.pop("pool"), options.pop("output"), options.pop("timeout")
+    watch, everything = options.pop("watch"), options.pop("everything")
+    if watch and (pool is None or form is not None):
+        raise click.UsageError("--watch draws one pool: name it, and leave -o out")
+    if timeout is not None and not watch:
+        raise click.UsageError("--timeout is for --watch: give both")
+    seconds = read_span(timeout, "--timeout").total_seconds() if timeout is not None else None
+    cluster = connection_of(options).open()
+    if pool is None:
+        _show_pools(cluster, form)
+        return
+    body = read_pool_body(cluster, pool)
+    view = read_view(cluster, decode(NodePool, body), datetime.now(UTC))
+    if watch:
+        from provisioner.cli.rollout.watching import watch_rollout
 
-            code = watch_rollout(cluster, view.pool.name, timeout_seconds=seconds)
-            if code != DONE:
-                sys.exit(code)
-        elif form == "name":
-            printer.say(f"nodepool.provisioner.dev/{view.pool.name}")
-        elif form is not None:
-            print_objects([_report(view, body)], form)
-        else:
-            printer.show(render_rollout(view, everything=everything))
+        sys.exit(watch_rollout(cluster, view.pool.name, timeout_seconds=seconds))
+    if not print_in_form(form, lambda: [_report(view, body)], [f"nodepool.provisioner.dev/{view.pool.name}"]):
+        printer.show(render_rollout(view, everything=everything))
 
 
 def _show_pools(cluster: Cluster, form: str | None) -> None:
     bodies = cluster.list(of(NodePool)).items
-    if form in ("json", "yaml"):
-        print_objects(bodies, form)
+    if print_in_form(form, lambda: bodies, [f"nodepool.provisioner.dev/{body['metadata']['name']}" for body in bodies]):
         return
-    pools = [decode(NodePool, body) for body in bodies]
-    if form == "name":
-        for pool in pools:
-            printer.say(f"nodepool.provisioner.dev/{pool.name}")
-    elif not pools:
-        printer.say("no NodePools", err=True)
+    if bodies:
+        printer.show(render_pools([decode(NodePool, body) for body in bodies]))
     else:
-        printer.show(render_pools(pools))
+        printer.say("no NodePools", err=True)
 
 
 def render_pools(pools: list[NodePool]) -> str:
@@ -140,7 +114,7 @@ def render_pools(pools: list[NodePool]) -> str:
     return table(POOLS_HEADER, [_pool_row(pool) for pool in sorted(pools, key=lambda each: each.name)])
 
 
-def _pool_row(pool: NodePool) -> tuple[str | None, ...]:
+def _pool_row(pool: NodePool) -> Sequence[Cell]:
     status, found = pool.status, pool.status.rollout
     stage: str | None = None
     if found is not None:
@@ -154,7 +128,9 @@ def _pool_row(pool: NodePool) -> tuple[str | None, ...]:
         found.previous_image_ref if found is not None and found.completed_time is None else None,
         stage,
         None if status.desired is None else f"{status.updated or 0}/{status.desired}",
-        *(None if each is None else str(each) for each in (status.waiting, status.left_alone, status.failed)),
+        status.waiting,
+        status.left_alone,
+        status.failed,
         found.expected_time if found is not None else None,
         clip(found.message, MESSAGE_LENGTH) if found is not None else None,
     )
@@ -196,19 +172,18 @@ def history(**options: Any) -> None:
     Example:
       kubectl provision rollout history gpu
     """
-    with exit_codes():
-        name, form = options.pop("pool"), options.pop("output")
-        body = read_pool_body(connection_of(options).open(), name)
-        if form is not None:
-            found = body.get("status") or {}
-            report = {
-                "apiVersion": API_VERSION,
-                "kind": "RolloutHistory",
-                "metadata": {"name": body["metadata"]["name"]},
-            }
-            print_objects([report | {"rollout": found.get("rollout"), "history": found.get("history") or []}], form)
-        else:
-            printer.show(render_history(decode(NodePool, body)))
+    name, form = options.pop("pool"), options.pop("output")
+    body = read_pool_body(connection_of(options).open(), name)
+    if form is not None:
+        found = body.get("status") or {}
+        report = {
+            "apiVersion": API_VERSION,
+            "kind": "RolloutHistory",
+            "metadata": {"name": body["metadata"]["name"]},
+        }
+        print_objects([report | {"rollout": found.get("rollout"), "history": found.get("history") or []}], form)
+    else:
+        printer.show(render_history(decode(NodePool, body)))
 
 
 @click.command("plan", cls=KubectlCommand, short_help="Say what would happen, in which order, at what cost.")
@@ -227,15 +202,14 @@ def plan(**options: Any) -> None:
       kubectl provision rollout plan gpu --image gpu-node-9f3c01234567
       kubectl provision rollout plan gpu
     """
-    with exit_codes():
-        from provisioner.cli.rollout.plan_screen import render_plan
-        from provisioner.cli.rollout.planning import propose, read_workloads
+    from provisioner.cli.rollout.plan_screen import render_plan
+    from provisioner.cli.rollout.planning import propose, read_workloads
 
-        name, image, everything = options.pop("pool"), options.pop("image"), options.pop("everything")
-        cluster, now = connection_of(options).open(), datetime.now(UTC)
-        view = read_view(cluster, decode(NodePool, read_pool_body(cluster, name)), now)
-        if image is not None:
-            found = find_image(cluster, image)
-            check_image(view.pool, image, found, view.standings.values())
-            view = with_image(view, image, found)
-        printer.show(render_plan(propose(view, read_workloads(cluster, view), now), everything=everything))
+    name, image, everything = options.pop("pool"), options.pop("image"), options.pop("everything")
+    cluster, now = connection_of(options).open(), datetime.now(UTC)
+    view = read_view(cluster, decode(NodePool, read_pool_body(cluster, name)), now)
+    if image is not None:
+        found = find_image(cluster, image)
+        check_image(view.pool, image, found, view.standings.values())
+        view = with_image(view, image, found)
+    printer.show(render_plan(propose(view, read_workloads(cluster, view), now), everything=everything))

@@ -9,9 +9,8 @@ from datetime import UTC, datetime
 from typing import Final
 
 from provisioner.api.machinery.meta import rfc3339
-from provisioner.api.machinery.wording import quantity, some
-from provisioner.cli.kubectl.moments import ago, span
-from provisioner.cli.kubectl.printing import WIDTH, clip, screen, table
+from provisioner.api.machinery.wording import ago, clip, quantity, some, span
+from provisioner.cli.kubectl.printing import WIDTH, screen, table
 from provisioner.cli.rollout.planning import Proposal
 from provisioner.rollout.forecast import ForecastMove, ForecastStage
 from provisioner.rollout.members import NOT_KNOWN
@@ -156,7 +155,7 @@ def _table(proposal: Proposal, *, everything: bool) -> str:
     shown = moves if everything else moves[:SHOWN]
     rows = [
         (
-            str(number),
+            number,
             move.name,
             proposal.view.standings[move.name].server.status.image_ref,
             _when(move.begins, proposal),

@@ -20,9 +20,9 @@ from provisioner.cluster.events import EventType
 from provisioner.cluster.resources import PODS
 from provisioner.cluster.source import Snapshot
 from provisioner.jobs.cluster_workloads import ClusterWorkloads
-from provisioner.jobs.model.work import Work, Workloads
+from provisioner.jobs.model.work import Workloads
 from provisioner.jobs.pods import NOT_OVER, trim_pod
-from provisioner.rollout.course import Course, set_course, stop_at_failures
+from provisioner.rollout.course import set_course, stop_at_failures
 from provisioner.rollout.fleet import Occupancy, PoolSnapshot
 from provisioner.rollout.forecast import Forecast, make_forecast
 from provisioner.rollout.members import began_at, make_fleet, occupancy_of, widths_of
@@ -36,7 +36,6 @@ class Proposal:
     """What would happen to a pool. unknown: in words, what could not be asked, once each."""
 
     view: PoolView
-    course: Course
     fleet: PoolSnapshot
     forecast: Forecast
     unknown: tuple[str, ...] = ()
@@ -70,7 +69,7 @@ def propose(view: PoolView, workloads: Workloads, now: datetime) -> Proposal:
     except NeedsHuman as error:
         words = f"spec.upgradeStrategy of NodePool {pool.name} cannot be read: {Exception.__str__(error)}"
         raise BadInput(words, hint=error.hint) from error
-    return Proposal(view=view, course=course, fleet=fleet, forecast=forecast, unknown=unknown)
+    return Proposal(view=view, fleet=fleet, forecast=forecast, unknown=unknown)
 
 
 def _look_at_jobs(
@@ -91,13 +90,10 @@ def _look_at_jobs(
             except (Refused, Retryable) as error:
                 refused = f"what runs in Slurm: {error}" if pool.spec.jobs.slurm is not None else str(error)
         if refused is not None:
-            work = _with_unknown(workloads.look(standing.server, without_slurm, fresh=False), refused)
+            work = workloads.look(standing.server, without_slurm, fresh=False)
+            work = replace(work, unknown=(*work.unknown, refused))
         unknown.update(dict.fromkeys(work.unknown))
         widths.update(widths_of(work))
         deadline = pool.spec.upgrade_strategy.deadline
         runs[name] = occupancy_of(work, work.free, deadline, began.timestamp(), now.timestamp())
     return runs, widths, tuple(unknown)
-
-
-def _with_unknown(work: Work, words: str) -> Work:
-    return replace(work, unknown=(*work.unknown, words))

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager
 from dataclasses import dataclass, replace
 from datetime import datetime
@@ -13,6 +13,7 @@ from provisioner.api.machinery.codec import decode
 from provisioner.api.machinery.errors import NotFound
 from provisioner.api.nodes.maintenance import holding_maintenance
 from provisioner.api.pools.rollout_status import RolloutStatus
+from provisioner.cli.kubectl.connection import find_named
 from provisioner.cli.kubectl.failing import BadInput, hinting_at
 from provisioner.cluster.client import Cluster
 from provisioner.cluster.resources import NODES, of
@@ -72,21 +73,18 @@ def make_view(
     by_server: dict[str, list[Maintenance]] = {}
     for each in maintenances:
         by_server.setdefault(each.spec.server_ref, []).append(each)
-    target, retried = target_of(pool, image), retried_moment(pool.spec.upgrade_strategy)
-    found = [
-        judge_standing(
-            decode(Server, body),
-            read_node(nodes.get(body["metadata"]["name"])),
-            tuple(by_server.get(body["metadata"]["name"], ())),
-            target,
-            retried=retried,
-            now=now.timestamp(),
-        )
-        for body in servers
-        if is_member(body, pool.name, lending)
-    ]
-    standings = {standing.server.name: standing for standing in sorted(found, key=order_of)}
-    return PoolView(pool=pool, image=image, standings=standings, nodes=nodes, maintenances=by_server, now=now)
+    members = [decode(Server, body) for body in servers if is_member(body, pool.name, lending)]
+    bare = PoolView(pool=pool, image=image, standings={}, nodes=nodes, maintenances=by_server, now=now)
+    found = _standings(bare, members)
+    return replace(bare, standings={standing.server.name: standing for standing in sorted(found, key=order_of)})
+
+
+def _standings(view: PoolView, servers: Iterable[Server]) -> Iterator[MemberFacts]:
+    """Where `servers` stand by what the view has of the rest."""
+    target, retried = target_of(view.pool, view.image), retried_moment(view.pool.spec.upgrade_strategy)
+    for server in servers:
+        node, maintenances = read_node(view.nodes.get(server.name)), tuple(view.maintenances.get(server.name, ()))
+        yield judge_standing(server, node, maintenances, target, retried=retried, now=view.now.timestamp())
 
 
 def read_view(cluster: Cluster, pool: NodePool, now: datetime) -> PoolView:
@@ -109,19 +107,9 @@ def with_image(view: PoolView, name: str, image: Image | None) -> PoolView:
     """As if the pool wanted that image, and nobody had paused its rollout. Pure."""
     strategy = replace(view.pool.spec.upgrade_strategy, paused=False)
     pool = replace(view.pool, spec=replace(view.pool.spec, image_ref=name, upgrade_strategy=strategy))
-    target, retried = target_of(pool, image), retried_moment(strategy)
-    standings = {
-        server: judge_standing(
-            before.server,
-            read_node(view.nodes.get(server)),
-            tuple(view.maintenances.get(server, ())),
-            target,
-            retried=retried,
-            now=view.now.timestamp(),
-        )
-        for server, before in view.standings.items()
-    }
-    return replace(view, pool=pool, image=image, standings=standings)
+    wanted = replace(view, pool=pool, image=image)
+    found = _standings(wanted, [before.server for before in view.standings.values()])
+    return replace(wanted, standings={standing.server.name: standing for standing in found})
 
 
 def read_pool(cluster: Cluster, name: str) -> NodePool:
@@ -140,11 +128,7 @@ def read_pool_body(cluster: Cluster, name: str) -> dict[str, Any]:
 
 
 def find_image(cluster: Cluster, name: str) -> Image | None:
-    """The Image of that name; None if there is none."""
-    try:
-        return cluster.read(Image, name)
-    except (NotFound, ValueError):
-        return None
+    return find_named(cluster, Image, name)
 
 
 def needing(role: str) -> AbstractContextManager[None]:

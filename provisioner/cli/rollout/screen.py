@@ -17,10 +17,10 @@ from typing import Final
 
 from provisioner.api import NodePool
 from provisioner.api.machinery.meta import parse_time
-from provisioner.api.machinery.wording import quantity, some
+from provisioner.api.machinery.wording import ago, clip, plain, quantity, some
 from provisioner.api.pools.rollout_status import RolloutStatus
-from provisioner.cli.kubectl.moments import ago
-from provisioner.cli.kubectl.printing import clip, plain, screen, table
+from provisioner.api.pools.upgrade_strategy import UpgradeStrategy
+from provisioner.cli.kubectl.printing import screen, table
 from provisioner.cli.rollout.pool_view import PoolView
 from provisioner.cli.why.maintenance import wait_words
 from provisioner.rollout.standing import MemberFacts
@@ -130,9 +130,13 @@ def _under_way(view: PoolView, rollout: RolloutStatus) -> str:
 def is_paused(view: PoolView) -> bool:
     """Whether a person holds it up."""
     strategy = view.pool.spec.upgrade_strategy
-    return strategy.paused or any(
-        amount in (0, "0", "0%") for amount in (strategy.max_parallel, strategy.max_unavailable)
-    )
+    return strategy.paused or bool(closed_caps(strategy))
+
+
+def closed_caps(strategy: UpgradeStrategy) -> list[tuple[str, object]]:
+    """Caps that let nothing move, by the names of their fields."""
+    caps = (("maxParallel", strategy.max_parallel), ("maxUnavailable", strategy.max_unavailable))
+    return [(field, amount) for field, amount in caps if amount in (0, "0", "0%")]
 
 
 def _stage(view: PoolView) -> Iterable[str]:
@@ -208,12 +212,8 @@ def _end(text: str | None, view: PoolView) -> str:
     return f"and it ends in {ago(end, view.now)} at the latest"
 
 
-def failed_of(view: PoolView) -> list[MemberFacts]:
-    return view.named("Failed")
-
-
 def _failures(view: PoolView) -> Iterable[str]:
-    found = failed_of(view)
+    found = view.named("Failed")
     for standing in found[:SHOWN_FAILURES]:
         failure = standing.failure
         name = standing.server.name
@@ -233,7 +233,7 @@ def what_one_can_do(view: PoolView) -> Iterable[str]:
     if rollout is None or rollout.completed_time is not None:
         return
     if rollout.stopped is not None:
-        names = [standing.server.name for standing in failed_of(view)]
+        names = [standing.server.name for standing in view.named("Failed")]
         if names:
             yield f"see why: kubectl provision why {' '.join(names[:SHOWN_FAILURES])}"
         yield f"go back to Image {rollout.previous_image_ref}: {command} undo {name}"
@@ -242,12 +242,11 @@ def what_one_can_do(view: PoolView) -> Iterable[str]:
         return
     if strategy.paused:
         yield f"let it go on: {command} resume {name}; or go back: {command} undo {name}"
-    for field, amount in (("maxParallel", strategy.max_parallel), ("maxUnavailable", strategy.max_unavailable)):
-        if amount in (0, "0", "0%"):
-            patch = f'{{"spec":{{"upgradeStrategy":{{"{field}":null}}}}}}'
-            words = f"spec.upgradeStrategy.{field} is {amount}; the default instead"
-            yield f"{words}: kubectl patch nodepool {name} --type=merge -p '{patch}'"
-    names = [standing.server.name for standing in failed_of(view)]
+    for field, amount in closed_caps(strategy):
+        patch = f'{{"spec":{{"upgradeStrategy":{{"{field}":null}}}}}}'
+        words = f"spec.upgradeStrategy.{field} is {amount}; the default instead"
+        yield f"{words}: kubectl patch nodepool {name} --type=merge -p '{patch}'"
+    names = [standing.server.name for standing in view.named("Failed")]
     if names:
         words = "has failed and keeps its place" if len(names) == 1 else "have failed and keep their places"
         yield f"{some(names)} {words}: kubectl provision why {names[0]}; or try again: {command} resume {name}"

@@ -7,17 +7,16 @@ import shutil
 import sys
 import threading
 import time
-from collections.abc import Callable
 from datetime import UTC, datetime
 from typing import Final, TextIO
 
 from provisioner.api import Image, Maintenance, NodePool, Server
 from provisioner.api.machinery.codec import decode
+from provisioner.api.machinery.wording import plain
 from provisioner.cli.kubectl.failing import DONE, FAILED, TIMED_OUT, BadInput
-from provisioner.cli.kubectl.printing import plain
 from provisioner.cli.rollout.fleet_picture import draw_fleet, one_line
 from provisioner.cli.rollout.pool_view import PoolView, homes_of, make_view, read_pool
-from provisioner.cli.rollout.screen import failed_of, headline, what_one_can_do
+from provisioner.cli.rollout.screen import headline, what_one_can_do
 from provisioner.cluster.client import Cluster
 from provisioner.cluster.informer import Informer
 from provisioner.cluster.resources import NODES, of
@@ -86,16 +85,15 @@ def watch_rollout(
     *,
     timeout_seconds: float | None = None,
     stream: TextIO | None = None,
-    monotonic: Callable[[], float] = time.monotonic,
 ) -> int:
     """Show the pool until its rollout is complete, stopped itself, or the time is over; returns the exit code.
 
     A terminal is redrawn; elsewhere there is a line for every change. Ctrl-C ends the looking, not the rollout.
     """
-    canvas = _Canvas(stream or sys.stdout, monotonic)
+    canvas = _Canvas(stream or sys.stdout)
     stop = threading.Event()
     followed = FollowedPool(cluster, read_pool(cluster, name))
-    deadline = None if timeout_seconds is None else monotonic() + timeout_seconds
+    deadline = None if timeout_seconds is None else time.monotonic() + timeout_seconds
     followed.start(stop)
     try:
         while True:
@@ -106,11 +104,11 @@ def watch_rollout(
                 if code is not None:
                     canvas.say(verdict(view))
                     return code
-            if deadline is not None and monotonic() >= deadline:
+            if deadline is not None and time.monotonic() >= deadline:
                 canvas.say(f"error: not complete within the time; see: kubectl provision rollout status {name}")
                 return TIMED_OUT
             followed.changed.wait(
-                LOOK_SECONDS if deadline is None else min(LOOK_SECONDS, max(0.0, deadline - monotonic()))
+                LOOK_SECONDS if deadline is None else min(LOOK_SECONDS, max(0.0, deadline - time.monotonic()))
             )
             canvas.rest(stop)
     except KeyboardInterrupt:
@@ -134,7 +132,7 @@ def verdict(view: PoolView) -> str:
     """The last lines."""
     if outcome(view) == DONE:
         return headline(view)
-    names = [standing.server.name for standing in failed_of(view)]
+    names = [standing.server.name for standing in view.named("Failed")]
     words = view.rollout.stopped.reason if view.rollout is not None and view.rollout.stopped is not None else ""
     lines = [
         f"error: the rollout of NodePool {view.pool.name} stopped ({words}): {', '.join(names) or 'see its status'}"
@@ -145,9 +143,8 @@ def verdict(view: PoolView) -> str:
 class _Canvas:
     """Where it is shown."""
 
-    def __init__(self, stream: TextIO, monotonic: Callable[[], float]) -> None:
+    def __init__(self, stream: TextIO) -> None:
         self._stream = stream
-        self._monotonic = monotonic
         self._terminal = stream.isatty()
         self._colour = self._terminal and "NO_COLOR" not in os.environ
         self._drawn: float | None = None
@@ -159,10 +156,10 @@ class _Canvas:
         if changed.is_set() or self._drawn is None:
             changed.clear()
             return True
-        return self._terminal and self._monotonic() - self._drawn >= AGES_SECONDS
+        return self._terminal and time.monotonic() - self._drawn >= AGES_SECONDS
 
     def show(self, view: PoolView) -> None:
-        began = self._monotonic()
+        began = time.monotonic()
         if self._terminal:
             size = shutil.get_terminal_size()
             picture = draw_fleet(view, size.columns - 1, size.lines - 2, colour=self._colour)
@@ -173,13 +170,13 @@ class _Canvas:
             if words != self._said:
                 self._write(f"{view.now:%H:%M:%S}  {words}\n")
             self._said = words
-        self._drawn = self._monotonic()
+        self._drawn = time.monotonic()
         self._cost = self._drawn - began
 
     def rest(self, stop: threading.Event) -> None:
         """What changes within so short a time is shown together."""
         if self._drawn is not None:
-            elapsed = self._monotonic() - self._drawn
+            elapsed = time.monotonic() - self._drawn
             stop.wait(max(0.0, max(LEAST_SECONDS, REST_TIMES * self._cost) - elapsed))
 
     def say(self, words: str) -> None:

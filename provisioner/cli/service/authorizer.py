@@ -7,11 +7,9 @@ from pathlib import Path
 
 import click
 
-from provisioner.cli.options import kubeconfig_option
+from provisioner.cli.options import EXISTING_FILE, kubeconfig_option
 from provisioner.cluster.trim import without_managed_fields
 from provisioner.node.stop_signals import stop_on_signals
-
-_FILE = click.Path(dir_okay=False, exists=True, path_type=Path)
 
 
 @click.command("authorizer")
@@ -24,15 +22,17 @@ _FILE = click.Path(dir_okay=False, exists=True, path_type=Path)
     show_default=True,
     help="Where API servers ask, by HTTPS.",
 )
-@click.option("--certificate", required=True, type=_FILE, help="PEM by which API servers know this service.")
-@click.option("--key", "key_file", required=True, type=_FILE, help="Its private key. Both are read again on change.")
+@click.option("--certificate", required=True, type=EXISTING_FILE, help="PEM by which API servers know this service.")
+@click.option(
+    "--key", "key_file", required=True, type=EXISTING_FILE, help="Its private key. Both are read again on change."
+)
 @click.option(
     "--client-ca",
     required=True,
-    type=_FILE,
+    type=EXISTING_FILE,
     help="PEM of who signs the API servers' client certificate: no other asks.",
 )
-@click.option("--health-address", metavar="ADDRESS:PORT", default=None, help="Serve /healthz and /readyz there [off].")
+@click.option("--health-address", metavar="ADDRESS:PORT", help="Serve /healthz and /readyz there [off].")
 def authorizer(
     kubeconfig: Path | None, place: str, certificate: Path, key_file: Path, client_ca: Path, health_address: str | None
 ) -> None:

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from provisioner.api.machinery.errors import Refused
-from provisioner.cli.options import kubeconfig_option
+from provisioner.cli.options import EXISTING_FILE, FOLDER, kubeconfig_option
 from provisioner.cli.service.registry_options import access_of, registry_options
 from provisioner.node.stop_signals import stop_on_signals
 
@@ -18,9 +18,6 @@ if TYPE_CHECKING:
     from provisioner.boot.metrics.store import PullMeter
     from provisioner.image.registry.wanted import Policy
     from provisioner.image.retention.fill import StoreFiller
-
-_FILE = click.Path(path_type=Path, dir_okay=False, exists=True)
-_FOLDER = click.Path(path_type=Path, file_okay=False)
 
 
 @click.command("boot")
@@ -31,18 +28,16 @@ _FOLDER = click.Path(path_type=Path, file_okay=False)
 @click.option(
     "--interface", "interfaces", multiple=True, help="Interface with servers attached directly; relays need none."
 )
+@click.option("--state", type=FOLDER, required=True, help="Folder for rendered files. It may be empty and may be lost.")
 @click.option(
-    "--state", type=_FOLDER, required=True, help="Folder for rendered files. It may be empty and may be lost."
-)
-@click.option(
-    "--image-store", type=_FOLDER, required=True, help="Folder with the images that `image publish` put there."
+    "--image-store", type=FOLDER, required=True, help="Folder with the images that `image publish` put there."
 )
 @click.option(
     "--image-registry",
     metavar="oci://HOST/REPOSITORY",
     help="Pull images that servers need, and the store lacks, from there; its folder may be empty then.",
 )
-@click.option("--image-key", type=_FILE, help="With it: public keys, of which one must have signed an image.")
+@click.option("--image-key", type=EXISTING_FILE, help="With it: public keys, of which one must have signed an image.")
 @click.option(
     "--image-pull",
     type=click.Choice(["needed", "all"]),
@@ -53,22 +48,24 @@ _FOLDER = click.Path(path_type=Path, file_okay=False)
 @click.option("--image-pulls", default=2, show_default=True, type=click.IntRange(1, 16), help="With it: at a time.")
 @registry_options
 @click.option(
-    "--tls-certificate", type=_FILE, required=True, help="Certificate of the join service (PEM); the image pins its CA."
+    "--tls-certificate",
+    type=EXISTING_FILE,
+    required=True,
+    help="Certificate of the join service (PEM); the image pins its CA.",
 )
-@click.option("--tls-key", type=_FILE, required=True, help="Its key.")
+@click.option("--tls-key", type=EXISTING_FILE, required=True, help="Its key.")
 @click.option(
     "--endorsement-authorities",
-    type=_FILE,
-    default=None,
+    type=EXISTING_FILE,
     help="Certificates of TPM vendors' authorities (PEM): a machine whose endorsement key has one of theirs needs no "
     "approval [none].",
 )
 @click.option(
     "--api-server", required=True, help="URL of the API server as nodes reach it, such as https://10.80.0.1:6443."
 )
-@click.option("--api-server-ca", type=_FILE, default=None, help="CA of the API server (PEM) [the kubeconfig's].")
+@click.option("--api-server-ca", type=EXISTING_FILE, help="CA of the API server (PEM) [the kubeconfig's].")
 @click.option("--cluster-dns", multiple=True, help="DNS server that kubelets give their pods.")
-@click.option("--firmware", multiple=True, type=_FOLDER, help="Folder with iPXE's files [/usr/lib/ipxe].")
+@click.option("--firmware", multiple=True, type=FOLDER, help="Folder with iPXE's files [/usr/lib/ipxe].")
 @click.option("--http-port", default=80, show_default=True, help="Port of scripts and images.")
 @click.option("--join-port", default=8443, show_default=True, help="Port of the join service (TLS).")
 @click.option(
@@ -90,12 +87,9 @@ _FOLDER = click.Path(path_type=Path, file_okay=False)
 @click.option(
     "--metrics-address",
     metavar="ADDRESS:PORT",
-    default=None,
     help="Where Prometheus reads metrics and /readyz gives reasons: in the management network, port 9465 [nowhere].",
 )
-@click.option(
-    "--tools-root", type=_FOLDER, default=None, hidden=True, help="Chroot with nginx, dnsmasq and iPXE (the lab's)."
-)
+@click.option("--tools-root", type=FOLDER, hidden=True, help="Chroot with nginx, dnsmasq and iPXE (the lab's).")
 def boot(
     kubeconfig: Path | None,
     address: str,
@@ -155,7 +149,7 @@ def boot(
         images=image_store,
         certificate=tls_certificate.absolute(),
         key=tls_key.absolute(),
-        firmware=firmware or _firmware_of(tools_root) or DEBIAN_IPXE,
+        firmware=firmware or ((tools_root / "usr/lib/ipxe",) if tools_root else DEBIAN_IPXE),
         dhcp=DhcpConfig(server_address=address, interfaces=interfaces, workers=dhcp_workers, web_url=web)
         if dhcp
         else None,
@@ -235,10 +229,6 @@ def _filler(
         policy=policy,
         meter=meter,
     )
-
-
-def _firmware_of(tools_root: Path | None) -> tuple[Path, ...]:
-    return (tools_root / "usr/lib/ipxe",) if tools_root else ()
 
 
 def enter_tools(tools_root: Path | None, binds: Sequence[Path]) -> Callable[[Sequence[str]], list[str]]:

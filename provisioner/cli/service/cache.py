@@ -6,6 +6,7 @@ from pathlib import Path
 
 import click
 
+from provisioner.cli.options import FOLDER
 from provisioner.node.stop_signals import stop_on_signals
 
 GIGABYTE = 10**9
@@ -28,12 +29,7 @@ GIGABYTE = 10**9
     metavar="URL",
     help="Where images come from, such as http://10.80.0.1; may be repeated: the next is asked while one fails.",
 )
-@click.option(
-    "--state",
-    type=click.Path(path_type=Path, file_okay=False),
-    required=True,
-    help="Folder for images. It may be empty and may be lost.",
-)
+@click.option("--state", type=FOLDER, required=True, help="Folder for images. It may be empty and may be lost.")
 @click.option("--disk", default=20.0, show_default=True, help="Gigabytes that it may fill.")
 @click.option(
     "--image-slots", type=click.IntRange(1, 100_000), help="Answers at once; who comes then waits [by its link]."
@@ -45,12 +41,9 @@ GIGABYTE = 10**9
 @click.option(
     "--metrics-address",
     metavar="ADDRESS:PORT",
-    default=None,
     help="Where Prometheus reads metrics and /readyz gives reasons: in the management network, port 9466 [nowhere].",
 )
-@click.option(
-    "--tools-root", type=click.Path(path_type=Path, file_okay=False), hidden=True, help="Chroot with nginx (the lab's)."
-)
+@click.option("--tools-root", type=FOLDER, hidden=True, help="Chroot with nginx (the lab's).")
 def cache(
     addresses: tuple[str, ...],
     port: int,

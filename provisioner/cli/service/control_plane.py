@@ -115,8 +115,6 @@ PRODUCTION_FLAGS: Final[dict[str, tuple[Flag, ...]]] = {
 
 def production_flags_text() -> str:
     """The flags with their reasons, as text: `# component`, then one `flag   # reason` a line; then the two files."""
-    import yaml
-
     lines = []
     for component, flags in PRODUCTION_FLAGS.items():
         width = min(60, max(len(flag.flag) for flag in flags))

@@ -43,30 +43,26 @@ NAMES: Final = (
     "--controllers",
     "chosen",
     metavar="GROUP,…",
-    default=None,
     help=f"Run these groups alone, each behind a Lease of its own: {', '.join(NAMES)} [all, behind one Lease].",
 )
 @click.option("--namespace", default="provisioner-system", show_default=True, help="Namespace of the Leases.")
-@click.option("--identity", default=None, help="Name of this replica in the Lease [host name and a random id].")
+@click.option("--identity", help="Name of this replica in the Lease [host name and a random id].")
 @click.option(
     "--power-poll-seconds", default=10.0, show_default=True, help="How often the power state of each server is read."
 )
 @click.option(
     "--metrics-address",
     metavar="ADDRESS:PORT",
-    default=None,
     help="Where Prometheus reads metrics, such as 127.0.0.1:9464 or [::]:9464 [nowhere].",
 )
 @click.option(
     "--health-address",
     metavar="ADDRESS:PORT",
-    default=None,
     help="Where /healthz and /readyz are answered, such as 0.0.0.0:8081 in a pod [nowhere].",
 )
 @click.option(
     "--trace-endpoint",
     metavar="URL",
-    default=None,
     help="OpenTelemetry collector that gets a trace of each boot by OTLP/HTTP, such as http://collector:4318 [none].",
 )
 def controller(

@@ -13,7 +13,7 @@ import provisioner
 from provisioner.api import Image, Maintenance, NodePool, Server
 from provisioner.api.servers.server import Architecture
 from provisioner.cli import printer
-from provisioner.cli.options import kubeconfig_option, signers_option
+from provisioner.cli.options import FILE, FOLDER, kubeconfig_option, signers_option
 from provisioner.cli.progress import Progress
 from provisioner.cli.service.image_diff import diff
 from provisioner.cli.service.image_gc import gc
@@ -45,7 +45,7 @@ _KINDS = (Server, NodePool, Maintenance)
 @click.option(
     "--signed-by",
     "key_file",
-    type=click.Path(path_type=Path, dir_okay=False),
+    type=FILE,
     help="Public key, or file of several: those alone, with the names of what boots, has booted or is to boot them.",
 )
 @kubeconfig_option
@@ -77,10 +77,6 @@ def _show(found: list[SignedBy]) -> None:
         printer.say(f"{entry.key:<18}{counts[0]:>8}{counts[1]:>7}{counts[2]:>14}  {entry.image}")
 
 
-_FILE = click.Path(path_type=Path, dir_okay=False)
-_FOLDER = click.Path(path_type=Path, file_okay=False)
-
-
 @click.group()
 def image() -> None:
     """Images: kernel, stage-1 and a signed system in layers that lives in RAM."""
@@ -91,22 +87,22 @@ image.add_command(keys)
 
 
 @image.command()
-@click.argument("recipe_folder", metavar="RECIPE", type=_FOLDER)
+@click.argument("recipe_folder", metavar="RECIPE", type=FOLDER)
 @click.option("--distribution", help="Distribution to build with; the recipe says which it knows and its default.")
 @click.option("--architecture", type=click.Choice(get_args(Architecture)), default="x86_64", show_default=True)
 @click.option("--mirror", help="URI of the package archive; without it, the one that this machine's apt uses.")
-@click.option("--kubelet", type=_FILE, required=True, help="The kubelet to put into the image.")
+@click.option("--kubelet", type=FILE, required=True, help="The kubelet to put into the image.")
 @click.option(
     "--join-ca",
-    type=_FILE,
+    type=FILE,
     required=True,
     help="CA certificate (PEM) that the join service's certificate is checked with.",
 )
-@click.option("--key", "key_file", type=_FILE, help="Secret key that signs the image (provisioner image keygen).")
+@click.option("--key", "key_file", type=FILE, help="Secret key that signs the image (provisioner image keygen).")
 @click.option(
     "--sign-elsewhere",
     "public_file",
-    type=_FILE,
+    type=FILE,
     help="In place of --key: public key by which the image is checked; it is signed where the secret one is "
     "(provisioner image sign).",
 )
@@ -114,26 +110,26 @@ image.add_command(keys)
     "--also-trust",
     "trusted_files",
     multiple=True,
-    type=_FILE,
+    type=FILE,
     help="Public key, or file of several, whose images the nodes of this one may be brought to as well, while keys are "
     "exchanged; may be repeated.",
 )
 @click.option(
     "--module-key",
     "module_key_file",
-    type=_FILE,
+    type=FILE,
     help="Secret key that signs the GPU driver's modules for Secure Boot, its certificate beside it "
     "(provisioner image keygen). Without it they are unsigned.",
 )
-@click.option("--output", type=_FOLDER, required=True, help="Image store; the image is a folder sha256-… in it.")
+@click.option("--output", type=FOLDER, required=True, help="Image store; the image is a folder sha256-… in it.")
 @click.option(
     "--cache",
-    type=_FOLDER,
+    type=FOLDER,
     default=Path("~/.cache/provisioner/image-build"),
     show_default=True,
     help="What is kept between builds.",
 )
-@click.option("--vulnerabilities", type=_FILE, help="List of known vulnerabilities; one that counts fails the build.")
+@click.option("--vulnerabilities", type=FILE, help="List of known vulnerabilities; one that counts fails the build.")
 @click.option(
     "--pause-archive",
     metavar="FILE@sha256:DIGEST",
@@ -221,7 +217,7 @@ def _given(file: Path | None) -> Path:
 
 
 @image.command()
-@click.argument("folder", type=_FOLDER)
+@click.argument("folder", type=FOLDER)
 @signers_option
 def verify(folder: Path, key_file: Path) -> None:
     """Check signature, sizes and digests of the image in FOLDER."""
@@ -230,7 +226,7 @@ def verify(folder: Path, key_file: Path) -> None:
 
 
 @image.command()
-@click.argument("folder", type=_FOLDER)
+@click.argument("folder", type=FOLDER)
 def keygen(folder: Path) -> None:
     """Make two keys in FOLDER: image.sec and image.pub sign images, module-signing.pem and .der kernel modules."""
     secret, public = write_keys(folder, SecretKey.generate())
@@ -241,16 +237,14 @@ def keygen(folder: Path) -> None:
 
 
 @image.command()
-@click.argument("folder", type=_FOLDER)
+@click.argument("folder", type=FOLDER)
 @click.option(
-    "--store", type=_FOLDER, required=True, help="Image store of the boot host, as `provisioner boot` serves it."
+    "--store", type=FOLDER, required=True, help="Image store of the boot host, as `provisioner boot` serves it."
 )
 @signers_option
 @kubeconfig_option
 def publish(folder: Path, store: Path, key_file: Path, kubeconfig: Path | None) -> None:
     """Copy the image in FOLDER into the store and create its Image object. Doing it again changes nothing."""
-    from provisioner.cluster.client import Cluster
-
     published = publish_image(folder, store, read_public_keys(key_file), Cluster.connect(kubeconfig))
     printer.say(f"image {published.name} published: {published.folder}")
     printer.say(f"next: name it in a NodePool's spec.imageRef: {published.name}")

@@ -11,6 +11,7 @@ from typing import Final
 import click
 
 from provisioner.cli import printer
+from provisioner.cli.options import FILE, FOLDER
 from provisioner.image.finished.sign import read_public_key
 from provisioner.image.gates.documents.described import describe_image, find_image
 from provisioner.image.gates.documents.difference import Described, Difference, PartChange, VersionChange, compare
@@ -22,10 +23,13 @@ _SMALLEST_TOLD_BYTES: Final = 10_000
 @click.command()
 @click.argument("before", metavar="A")
 @click.argument("after", metavar="B")
-@click.option("--key", "key_file", type=click.Path(path_type=Path, dir_okay=False), required=True,
-              help="Public key that both images must be signed with.")  # fmt: skip
-@click.option("--store", "images", type=click.Path(path_type=Path, file_okay=False),
-              help="Image store in which A and B are names or digests; without it they are folders.")  # fmt: skip
+@click.option("--key", "key_file", type=FILE, required=True, help="Public key that both images must be signed with.")
+@click.option(
+    "--store",
+    "images",
+    type=FOLDER,
+    help="Image store in which A and B are names or digests; without it they are folders.",
+)
 @click.option("-o", "--output", type=click.Choice(["text", "json"]), default="text", show_default=True)
 def diff(before: str, after: str, key_file: Path, images: Path | None, output: str) -> None:
     """Show what is another in image B than in image A: layers, versions, packages, kernel modules, what grew."""

@@ -11,17 +11,15 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from provisioner.cli import printer
-from provisioner.cli.options import kubeconfig_option
+from provisioner.cli.options import FOLDER, kubeconfig_option
 from provisioner.cli.service.registry_options import access_of, opened, registry_options
 
 if TYPE_CHECKING:
     from provisioner.image.retention.collect import CollectionPlan
 
-_FOLDER = click.Path(path_type=Path, file_okay=False)
-
 
 @click.command()
-@click.option("--store", type=_FOLDER, required=True, help="Image store, as `provisioner boot` serves it.")
+@click.option("--store", type=FOLDER, required=True, help="Image store, as `provisioner boot` serves it.")
 @click.option("--dry-run", is_flag=True, help="Say what would go, and why each other image stays; delete nothing.")
 @click.option(
     "--keep",

@@ -11,11 +11,9 @@ import click
 from provisioner.api.machinery.errors import Refused
 from provisioner.api.machinery.values import Sha256Digest
 from provisioner.cli import printer
-from provisioner.cli.options import kubeconfig_option, signers_option
+from provisioner.cli.options import FOLDER, kubeconfig_option, signers_option
 from provisioner.cli.progress import Progress
 from provisioner.cli.service.registry_options import access_of, opened, registry_options
-
-_FOLDER = click.Path(path_type=Path, file_okay=False)
 
 
 def _line(progress: Progress, name: str, size_bytes: int, was_there: bool) -> None:
@@ -23,7 +21,7 @@ def _line(progress: Progress, name: str, size_bytes: int, was_there: bool) -> No
 
 
 @click.command()
-@click.argument("folder", type=_FOLDER)
+@click.argument("folder", type=FOLDER)
 @click.argument("registry", metavar="oci://HOST/REPOSITORY")
 @signers_option
 @registry_options
@@ -44,7 +42,7 @@ def push(folder: Path, registry: str, key_file: Path, **options: Any) -> None:
 
 @click.command()
 @click.argument("image", metavar="oci://HOST/REPOSITORY@sha256:…|IMAGE")
-@click.option("--store", type=_FOLDER, required=True, help="Image store to pull into.")
+@click.option("--store", type=FOLDER, required=True, help="Image store to pull into.")
 @signers_option
 @click.option("--registry", metavar="oci://HOST/REPOSITORY", help="Where to pull from the Image object that is named.")
 @registry_options

@@ -10,7 +10,7 @@ from provisioner.api import Image, Maintenance, NodePool, Server
 from provisioner.api.machinery.errors import NotFound
 from provisioner.api.machinery.values import Sha256Digest, parse_digest
 from provisioner.cli import printer
-from provisioner.cli.options import kubeconfig_option
+from provisioner.cli.options import FILE, kubeconfig_option
 from provisioner.cluster.client import Cluster
 from provisioner.cluster.resources import of
 from provisioner.image.finished.sign import read_secret_key
@@ -19,12 +19,10 @@ from provisioner.image.retention.signers import find_signers
 from provisioner.image.trust.controller import READ_SECONDS
 from provisioner.image.trust.revoke import revoke_digest
 
-_FILE = click.Path(path_type=Path, dir_okay=False)
-
 
 @click.command("sign")
 @click.argument("manifest", type=click.Path(path_type=Path))
-@click.option("--key", "key_file", type=_FILE, required=True, help="Secret key that signs (provisioner image keygen).")
+@click.option("--key", "key_file", type=FILE, required=True, help="Secret key that signs (provisioner image keygen).")
 @click.option(
     "--digest",
     "expected",

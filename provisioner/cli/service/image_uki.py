@@ -9,28 +9,26 @@ import click
 from provisioner.api.machinery.errors import NotFound
 from provisioner.attestation.authenticode import authenticode_sha256
 from provisioner.cli import printer
-from provisioner.cli.options import signers_option
+from provisioner.cli.options import FILE, FOLDER, signers_option
 from provisioner.image.finished import store
 from provisioner.image.finished.check import check_image
 from provisioner.image.finished.sign import read_public_keys
 from provisioner.image.uki.build import STUBS, build_uki
 from provisioner.image.uki.sign import sign_program
 
-_FILE = click.Path(path_type=Path, dir_okay=False)
-
 
 @click.command("uki")
-@click.argument("folder", type=click.Path(path_type=Path, file_okay=False))
+@click.argument("folder", type=FOLDER)
 @signers_option
-@click.option("--output", type=_FILE, required=True, help="The program to write, such as gpu-node.efi.")
+@click.option("--output", type=FILE, required=True, help="The program to write, such as gpu-node.efi.")
 @click.option(
     "--argument", "words", multiple=True, metavar="WORD", help="Kernel argument beside the image's; may be repeated."
 )
-@click.option("--stub", type=_FILE, help="systemd's stub; without it, the one of the package systemd-boot-efi.")
+@click.option("--stub", type=FILE, help="systemd's stub; without it, the one of the package systemd-boot-efi.")
 @click.option(
-    "--secure-boot-key", "secret", type=_FILE, help="Key (PEM, RSA) that signs it; without it, it is not signed."
+    "--secure-boot-key", "secret", type=FILE, help="Key (PEM, RSA) that signs it; without it, it is not signed."
 )
-@click.option("--secure-boot-certificate", "certificate", type=_FILE, help="Certificate (PEM) of that key, as in db.")
+@click.option("--secure-boot-certificate", "certificate", type=FILE, help="Certificate (PEM) of that key, as in db.")
 def uki(
     folder: Path,
     key_file: Path,

@@ -7,10 +7,8 @@ from pathlib import Path
 
 import click
 
-from provisioner.cli.options import kubeconfig_option
+from provisioner.cli.options import FILE, kubeconfig_option
 from provisioner.node.stop_signals import stop_on_signals
-
-_FILE = click.Path(path_type=Path, dir_okay=False)
 
 
 @click.command("infiniband")
@@ -20,14 +18,12 @@ _FILE = click.Path(path_type=Path, dir_okay=False)
 )
 @click.option(
     "--partitions-file",
-    type=_FILE,
+    type=FILE,
     default="/etc/opensm/partitions.conf",
     show_default=True,
     help="File that OpenSM reads (opensm -P). It is written here, and by nobody else.",
 )
-@click.option(
-    "--pid-file", type=_FILE, default=None, help="File with the process id of OpenSM [the one that runs here]."
-)
+@click.option("--pid-file", type=FILE, help="File with the process id of OpenSM [the one that runs here].")
 @click.option("--adopt", is_flag=True, help="Write over a partitions file that somebody else wrote.")
 def infiniband(kubeconfig: Path | None, fabric: str, partitions_file: Path, pid_file: Path | None, adopt: bool) -> None:
     """Keep OpenSM's partitions as the fabric's InfiniBandNetwork says, and say what the ports' own tables are. On the

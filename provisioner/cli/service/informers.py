@@ -53,13 +53,58 @@ from provisioner.network.control.records.informers import trim_group
 from provisioner.rules.liveness import trim_lease
 
 
+def _followed(type_: ResourceType, **settings: Any) -> cached_property[Informer]:
+    return cached_property(lambda informers: informers.make(type_, **settings))
+
+
 class SharedInformers:
     """Each is made when it is first asked for: a process that runs a part of the controllers needs no right to read
     what the others follow."""
 
+    # Who owns which field is asked of Nodes (labels) and Leases alone; of the others it would be half of the memory.
+    servers = _followed(of(Server), trim=without_managed_fields)
+    pools = _followed(of(NodePool))
+    racks = _followed(of(Rack))
+    images = _followed(of(Image))
+    maintenances = _followed(of(Maintenance), trim=without_managed_fields)
+    blocks = _followed(of(AddressBlock), trim=without_managed_fields)
+    nodes = _followed(NODES, trim=trim_node)
+    # Those by which kubelets say that they live: small, and renewed all the time.
+    leases = _followed(LEASES, namespace=NODE_LEASES, shares_strings=False, trim=trim_lease)
+    # The list of the certificates that count.
+    credential_roles = _followed(ROLES, namespace=CREDENTIALS, trim=without_managed_fields)
+    credential_bindings = _followed(ROLE_BINDINGS, namespace=CREDENTIALS, trim=without_managed_fields)
+    # Those that are not over, and those that are, until they are deleted.
+    pods = _followed(PODS, field_selector=NOT_OVER, trim=trim_pod)
+    ended_pods = _followed(PODS, field_selector=OVER, trim=trim_ended_pod)
+    check_jobs = _followed(JOBS, label_selector=CHECK_LABEL, trim=outcome.trim_job)
+    check_pods = _followed(PODS, label_selector=CHECK_LABEL, trim=outcome.trim_pod)
+    vpcs = _followed(of(VPC), trim=without_metadata)
+    attachments = _followed(of(VPCAttachment), trim=without_metadata)
+    security_groups = _followed(of(SecurityGroup), trim=trim_group)
+    network_pools = _followed(of(NetworkPool), trim=without_managed_fields)
+    network_claims = _followed(of(NetworkClaim), trim=without_managed_fields)
+    dpu_networks = _followed(of(DPUNetwork), trim=without_managed_fields)
+    # Those by which DPUs read their own DPUNetwork.
+    dpu_roles = _followed(CLUSTER_ROLES, label_selector=DPU_LABEL, trim=without_managed_fields)
+    dpu_bindings = _followed(CLUSTER_ROLE_BINDINGS, label_selector=DPU_LABEL, trim=without_managed_fields)
+    infiniband_fabrics = _followed(of(InfiniBandFabric), trim=without_managed_fields)
+    infiniband_networks = _followed(of(InfiniBandNetwork), trim=without_managed_fields)
+
     def __init__(self, cluster: Cluster) -> None:
         self._cluster = cluster
         self.made: list[Informer] = []
+
+    @cached_property
+    def csrs(self) -> Joined:
+        """Those for kubelets; of one that is too large, no more than that it is there."""
+        signers = (f"spec.signerName={each}" for each in (CLIENT_SIGNER, SERVING_SIGNER))
+        return Joined(*(self.make(CSRS, field_selector=each, trim=trim_request) for each in signers))
+
+    def make(self, type_: ResourceType, **settings: Any) -> Informer:
+        informer = Informer(self._cluster, type_, **settings)
+        self.made.append(informer)
+        return informer
 
     def start(self, stop: threading.Event) -> None:
         for informer in self.made:
@@ -68,118 +113,3 @@ class SharedInformers:
     def wait_for_sync(self, timeout_seconds: float) -> bool:
         """Whether each of them was in sync within `timeout_seconds` of its own."""
         return all(informer.wait_for_sync(timeout_seconds) for informer in self.made)
-
-    # Who owns which field is asked of Nodes (labels) and Leases alone; of the others it would be half of the memory.
-
-    @cached_property
-    def servers(self) -> Informer:
-        return self._make(of(Server), trim=without_managed_fields)
-
-    @cached_property
-    def pools(self) -> Informer:
-        return self._make(of(NodePool))
-
-    @cached_property
-    def racks(self) -> Informer:
-        return self._make(of(Rack))
-
-    @cached_property
-    def images(self) -> Informer:
-        return self._make(of(Image))
-
-    @cached_property
-    def maintenances(self) -> Informer:
-        return self._make(of(Maintenance), trim=without_managed_fields)
-
-    @cached_property
-    def blocks(self) -> Informer:
-        return self._make(of(AddressBlock), trim=without_managed_fields)
-
-    @cached_property
-    def nodes(self) -> Informer:
-        return self._make(NODES, trim=trim_node)
-
-    @cached_property
-    def leases(self) -> Informer:
-        """Those by which kubelets say that they live."""
-        # Small, and renewed all the time.
-        return self._make(LEASES, namespace=NODE_LEASES, shares_strings=False, trim=trim_lease)
-
-    @cached_property
-    def csrs(self) -> Joined:
-        """Those for kubelets; of one that is too large, no more than that it is there."""
-        signers = (f"spec.signerName={each}" for each in (CLIENT_SIGNER, SERVING_SIGNER))
-        return Joined(*(self._make(CSRS, field_selector=each, trim=trim_request) for each in signers))
-
-    @cached_property
-    def credential_roles(self) -> Informer:
-        """The list of the certificates that count."""
-        return self._make(ROLES, namespace=CREDENTIALS, trim=without_managed_fields)
-
-    @cached_property
-    def credential_bindings(self) -> Informer:
-        return self._make(ROLE_BINDINGS, namespace=CREDENTIALS, trim=without_managed_fields)
-
-    @cached_property
-    def pods(self) -> Informer:
-        """Those that are not over."""
-        return self._make(PODS, field_selector=NOT_OVER, trim=trim_pod)
-
-    @cached_property
-    def ended_pods(self) -> Informer:
-        """Those that are over, until they are deleted."""
-        return self._make(PODS, field_selector=OVER, trim=trim_ended_pod)
-
-    @cached_property
-    def check_jobs(self) -> Informer:
-        return self._make(JOBS, label_selector=CHECK_LABEL, trim=outcome.trim_job)
-
-    @cached_property
-    def check_pods(self) -> Informer:
-        return self._make(PODS, label_selector=CHECK_LABEL, trim=outcome.trim_pod)
-
-    @cached_property
-    def vpcs(self) -> Informer:
-        return self._make(of(VPC), trim=without_metadata)
-
-    @cached_property
-    def attachments(self) -> Informer:
-        return self._make(of(VPCAttachment), trim=without_metadata)
-
-    @cached_property
-    def security_groups(self) -> Informer:
-        return self._make(of(SecurityGroup), trim=trim_group)
-
-    @cached_property
-    def network_pools(self) -> Informer:
-        return self._make(of(NetworkPool), trim=without_managed_fields)
-
-    @cached_property
-    def network_claims(self) -> Informer:
-        return self._make(of(NetworkClaim), trim=without_managed_fields)
-
-    @cached_property
-    def dpu_networks(self) -> Informer:
-        return self._make(of(DPUNetwork), trim=without_managed_fields)
-
-    @cached_property
-    def dpu_roles(self) -> Informer:
-        """Those by which DPUs read their own DPUNetwork."""
-        return self._make(CLUSTER_ROLES, label_selector=DPU_LABEL, trim=without_managed_fields)
-
-    @cached_property
-    def dpu_bindings(self) -> Informer:
-        return self._make(CLUSTER_ROLE_BINDINGS, label_selector=DPU_LABEL, trim=without_managed_fields)
-
-    @cached_property
-    def infiniband_fabrics(self) -> Informer:
-        return self._make(of(InfiniBandFabric), trim=without_managed_fields)
-
-    @cached_property
-    def infiniband_networks(self) -> Informer:
-        return self._make(of(InfiniBandNetwork), trim=without_managed_fields)
-
-    def _make(self, type_: ResourceType, **settings: Any) -> Informer:
-        informer = Informer(self._cluster, type_, **settings)
-        self.made.append(informer)
-        return informer

@@ -1,24 +1,31 @@
-"""The join service as the boot service carries it: wiring between two stages that do not know each other."""
+"""The join service as the boot service carries it: wiring between two stages that do not know each other.
+
+What a boot host gives servers to boot, the one renders, and the other admits as TPMs show it.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
 from pathlib import Path
 
 import structlog
 from cryptography import x509
 from flask import Blueprint
 
-from provisioner.api import FirmwareProfile, Image, NodePool
-from provisioner.api.machinery.errors import NeedsHuman
+from provisioner.api import FirmwareProfile, Image, NodePool, Rack, Server
+from provisioner.api.machinery.errors import NeedsHuman, Refused
+from provisioner.api.machinery.values import Sha256Digest
+from provisioner.attestation.authenticode import authenticode_sha256
 from provisioner.attestation.endorsement import load_authorities
+from provisioner.attestation.measurements import load_options_sha256
 from provisioner.boot.host.service import BootCaches
-from provisioner.boot.script.kernel_arguments import BootUrls
-from provisioner.cli.service.expected_boots import load_options_of, served_programs
+from provisioner.boot.script.kernel_arguments import KERNEL_NAME, BootUrls, kernel_arguments
 from provisioner.cluster.client import Cluster
 from provisioner.cluster.events import EventRecorder
 from provisioner.cluster.remembered import Remembered
 from provisioner.cluster.resources import of
+from provisioner.cluster.source import Source, look_up
 from provisioner.join.admission.attestation import VERIFIERS
 from provisioner.join.admission.configuration import JoinSettings
 from provisioner.join.admission.meter import JoinMeter
@@ -32,6 +39,45 @@ from provisioner.join.tokens.mint import mint_token
 from provisioner.rules.rate import known_by_address
 
 log = structlog.get_logger()
+
+
+def load_options_of(racks: Source, urls: BootUrls) -> Callable[[Server, NodePool, Image], Sequence[Sha256Digest]]:
+    """Digests of the command lines that this boot host may have given a server: with the rack's cache first, last or
+    left out, as that may have changed since its script was fetched. None while no script can be written for it."""
+
+    def digests(server: Server, pool: NodePool, image: Image) -> Sequence[Sha256Digest]:
+        rack = look_up(Rack, racks, server.spec.rack_ref)
+        if rack is None:
+            return ()
+        direct = replace(rack, spec=replace(rack.spec, cache_url=None))
+        order = server.status.order
+        attempts = [server]
+        if order is not None:
+            attempts.append(
+                replace(server, status=replace(server.status, order=replace(order, attempt=order.attempt + 1)))
+            )
+        try:
+            lines = [
+                " ".join(kernel_arguments(one, pool, image, where, urls))
+                for where in (rack, direct)
+                for one in attempts
+            ]
+        except Refused:
+            return ()
+        return tuple(load_options_sha256(KERNEL_NAME, line) for line in dict.fromkeys(lines))
+
+    return digests
+
+
+def served_programs(folders: Sequence[Path]) -> Mapping[Sha256Digest, str]:
+    """The EFI programs that this boot host serves, by their Authenticode digests."""
+    found: dict[Sha256Digest, str] = {}
+    for path in sorted(path for folder in folders for path in folder.glob("*.efi")):
+        try:
+            found[authenticode_sha256(path.read_bytes())] = path.name
+        except (Refused, OSError) as error:
+            log.warning("firmware file is not measured", path=str(path), error=str(error))
+    return found
 
 
 def build_join_blueprint(
@@ -56,11 +102,7 @@ def build_join_blueprint(
             "the kubeconfig names no CA for the API server, and nodes need one",
             hint="give it with --api-server-ca",
         )
-    settings = JoinSettings(
-        api_server_url=api_server_url,
-        cluster_ca=ca,
-        cluster_dns=tuple(cluster_dns),
-    )
+    settings = JoinSettings(api_server_url=api_server_url, cluster_ca=ca, cluster_dns=tuple(cluster_dns))
     tpm = TpmVerifier(
         keys=Remembered(lambda: read_challenge_keys(cluster), KEY_READ_SECONDS),
         profiles=Remembered(lambda: tuple(cluster.read_all(FirmwareProfile)), PROFILE_READ_SECONDS),

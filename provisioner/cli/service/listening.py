@@ -5,7 +5,7 @@ from __future__ import annotations
 import errno
 import threading
 from collections.abc import Callable, Sequence
-from typing import TypeVar
+from typing import Final, TypeVar
 from wsgiref.simple_server import WSGIServer
 
 import click
@@ -18,37 +18,33 @@ from provisioner.cluster.metrics_server import serve_in_background
 
 T = TypeVar("T")
 
+METRICS: Final = "--metrics-address"
 
-def serve_metrics(registry: CollectorRegistry, where: str, option: str = "--metrics-address") -> int:
+
+def serve_metrics(registry: CollectorRegistry, where: str) -> int:
     """Answer `GET /metrics` at `where` in the background; returns the port. Raises: as `listen_at`."""
     application = make_wsgi_app(registry)
-    server = listen_at(where, option, lambda address, port: serve_in_background(application, address, port))
+    server = listen_at(where, METRICS, lambda address, port: serve_in_background(application, address, port))
     return server.server_port
 
 
-def serve_health(
-    liveness: Sequence[Check], readiness: Sequence[Check], where: str, option: str = "--health-address"
-) -> HealthServer:
+def serve_health(liveness: Sequence[Check], readiness: Sequence[Check], where: str) -> HealthServer:
     """Answer `/healthz` and `/readyz` at `where` in the background. Raises: as `listen_at`."""
     pages = {
         "/healthz": lambda verbose, excluded: answer("healthz", liveness, verbose=verbose, excluded=excluded),
         "/readyz": lambda verbose, excluded: answer("readyz", readiness, verbose=verbose, excluded=excluded),
     }
-    return listen_at(where, option, lambda address, port: HealthServer(address, port, pages))
+    return listen_at(where, "--health-address", lambda address, port: HealthServer(address, port, pages))
 
 
 def serve_telemetry(
-    registry: CollectorRegistry,
-    liveness: Sequence[Check],
-    readiness: Sequence[Check],
-    where: str,
-    option: str = "--metrics-address",
+    registry: CollectorRegistry, liveness: Sequence[Check], readiness: Sequence[Check], where: str
 ) -> WSGIServer:
     """Answer `/metrics`, `/healthz` and `/readyz` at `where` in the background. Raises: as `listen_at`."""
     from provisioner.boot.metrics.server import telemetry_server
 
     server = listen_at(
-        where, option, lambda address, port: telemetry_server(registry, liveness, readiness, address, port)
+        where, METRICS, lambda address, port: telemetry_server(registry, liveness, readiness, address, port)
     )
     threading.Thread(target=server.serve_forever, name="metrics", daemon=True).start()
     return server

@@ -17,21 +17,20 @@ from provisioner.api.machinery import documents
 from provisioner.api.machinery.wording import quantity
 from provisioner.api.servers.server import Acceptance
 from provisioner.cli import printer
-from provisioner.cli.options import kubeconfig_option
+from provisioner.cli.options import FILE, kubeconfig_option
 from provisioner.cli.progress import Progress
 from provisioner.cli.service.rack_leaves import export, retire
 from provisioner.cluster.client import Cluster
 from provisioner.inventory.lists.entries import BadPackingList, ListEntry, Origin, PackingList
 from provisioner.inventory.lists.headers import field_of, known_headers
 from provisioner.inventory.lists.packing_list import read_packing_list
-from provisioner.inventory.register import FieldChange, RegistrationStep
+from provisioner.inventory.register import RegistrationStep
 from provisioner.inventory.registrar import RegistrationOutcome, carry_out, plan_registration
 
 EXIT_FAILED = 1
 EXIT_BAD_INPUT = 2
 EXIT_INTERRUPTED = 130
 
-_FILE = click.Path(dir_okay=False, path_type=Path)
 _MARKS = {"create": "+", "update": "~", "unchanged": "=", "delete": "-"}
 
 
@@ -92,8 +91,8 @@ rack.add_command(retire)
     multiple=True,
     help="What a CSV's column means, such as mac='Netz (PXE)'; may be repeated.",
 )
-@click.option("--columns", "columns_file", type=_FILE, help="File with such columns, FIELD: HEADER in YAML.")
-@click.option("--save-columns", type=_FILE, help="Write the columns that were given into FILE, for the next list.")
+@click.option("--columns", "columns_file", type=FILE, help="File with such columns, FIELD: HEADER in YAML.")
+@click.option("--save-columns", type=FILE, help="Write the columns that were given into FILE, for the next list.")
 @click.option("--accept/--pending", default=None, help="Let the servers boot, or not yet [new ones: accept].")
 @click.option("--bmc-secrets", is_flag=True, help="Write a CSV's BMC passwords into Secrets of provisioner-bmcs.")
 @click.option("--dry-run", is_flag=True, help="Say what would change, and change nothing.")
@@ -256,11 +255,7 @@ def _lines(step: RegistrationStep) -> list[str]:
         return [" ".join([head, *(f"{change.field}={_shown(change.after)}" for change in step.changes)])]
     if step.action == "delete":
         return [f"{head}: {step.reason}"]
-    return [head, *(f"    {_change(change)}" for change in step.changes)]
-
-
-def _change(change: FieldChange) -> str:
-    return f"{change.field}: {_shown(change.before)} -> {_shown(change.after)}"
+    return [head, *(f"    {each.field}: {_shown(each.before)} -> {_shown(each.after)}" for each in step.changes)]
 
 
 def _shown(value: Any) -> str:

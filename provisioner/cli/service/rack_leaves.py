@@ -15,7 +15,7 @@ from provisioner.api.machinery.errors import Refused
 from provisioner.api.machinery.wording import quantity
 from provisioner.cli import printer
 from provisioner.cli.options import kubeconfig_option
-from provisioner.cluster.client import BUSY_SECONDS, Cluster, Object
+from provisioner.cluster.client import BUSY_SECONDS, Cluster
 from provisioner.cluster.resources import BMC_SECRETS, NODES, SECRETS, ResourceType, of
 from provisioner.cluster.source import is_true_in
 from provisioner.inventory.retire import Deletion, RackContents, claims_of, deletions, obstacles, portable
@@ -72,7 +72,8 @@ def retire(name: str, dry_run: bool, wait_seconds: float, kubeconfig: Path | Non
         printer.say(f"dry run: {quantity(len(steps), 'object')} would be deleted; nothing was")
         return
     for step in steps:
-        _delete(cluster, step)
+        namespace = BMC_SECRETS if step.kind == "Secret" else None
+        cluster.delete(_TYPES[step.kind], step.name, namespace=namespace)
         printer.say(f"- {step.kind} {step.name}")
     left = _left(cluster, steps)
     until = time.monotonic() + wait_seconds
@@ -111,17 +112,8 @@ def _read(cluster: Cluster, name: str) -> RackContents:
         maintenances=tuple(cluster.read_all(Maintenance)),
         nodes=frozenset(node["metadata"]["name"] for node in nodes),
         attached=attached,
-        ready=frozenset(node["metadata"]["name"] for node in nodes if _is_ready(node)),
+        ready=frozenset(node["metadata"]["name"] for node in nodes if is_true_in(node, "Ready")),
     )
-
-
-def _is_ready(node: Object) -> bool:
-    return is_true_in(node, "Ready")
-
-
-def _delete(cluster: Cluster, step: Deletion) -> None:
-    namespace = BMC_SECRETS if step.kind == "Secret" else None
-    cluster.delete(_TYPES[step.kind], step.name, namespace=namespace)
 
 
 def _left(cluster: Cluster, steps: list[Deletion]) -> list[str]:
@@ -129,9 +121,8 @@ def _left(cluster: Cluster, steps: list[Deletion]) -> list[str]:
     left = []
     for kind, type_ in _TYPES.items():
         names = {step.name for step in steps if step.kind == kind}
-        namespace = BMC_SECRETS if kind == "Secret" else None
         if kind == "Secret":
-            left += [f"Secret {each}" for each in names if cluster.find(type_, each, namespace=namespace) is not None]
+            left += [f"Secret {each}" for each in names if cluster.find(type_, each, namespace=BMC_SECRETS) is not None]
         elif names:
             there = {item["metadata"]["name"] for item in cluster.list(type_, trim=_name).items}
             left += [f"{kind} {each}" for each in sorted(names & there)]

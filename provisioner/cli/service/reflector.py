@@ -8,7 +8,7 @@ from pathlib import Path
 
 import click
 
-from provisioner.cli.options import kubeconfig_option
+from provisioner.cli.options import FOLDER, kubeconfig_option
 from provisioner.node.stop_signals import stop_on_signals
 
 
@@ -27,7 +27,7 @@ def _address(ctx: click.Context, parameter: click.Parameter, text: str) -> str:
 @click.option(
     "--bgpd",
     "directory",
-    type=click.Path(path_type=Path, file_okay=False),
+    type=FOLDER,
     default="/run/provisioner/bgpd",
     show_default=True,
     help="Folder with the socket of FRR's bgpd (bgpd --vty_socket).",

@@ -2,28 +2,27 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import TYPE_CHECKING, Final
 
 import click
+
+from provisioner.cli.options import FILE, with_options
 
 if TYPE_CHECKING:
     from provisioner.image.registry.access import RegistryAccess
     from provisioner.image.registry.client import Registry
     from provisioner.image.registry.reference import Repository
 
-F = TypeVar("F", bound=Callable[..., Any])
-_FILE = click.Path(path_type=Path, dir_okay=False)
-
-_OPTIONS = (
+registry_options: Final = with_options(
     click.option(
         "--registry-config",
-        type=_FILE,
+        type=FILE,
         help="File with names and passwords, as docker login writes it [DOCKER_CONFIG; else ~/.docker/config.json].",
     ),
-    click.option("--registry-ca", type=_FILE, help="CA of the registry's certificate (PEM) [the system's]."),
+    click.option("--registry-ca", type=FILE, help="CA of the registry's certificate (PEM) [the system's]."),
     click.option(
         "--registry-plain-http",
         is_flag=True,
@@ -37,13 +36,6 @@ _OPTIONS = (
         help="Host beside the registry's own that may be given the password, to make tokens of it.",
     ),
 )
-
-
-def registry_options(function: F) -> F:
-    """`--registry-config`, `--registry-ca`, `--registry-plain-http`, `--registry-token-host`."""
-    for option in reversed(_OPTIONS):
-        function = option(function)
-    return function
 
 
 def access_of(

@@ -17,13 +17,14 @@ from provisioner.api.pools.upgrade_strategy import (
     UpgradeStrategy,
 )
 from provisioner.cli import printer
+from provisioner.cli.kubectl.printing import table
+from provisioner.cli.options import FILE
 from provisioner.cli.progress import Progress
 from provisioner.rollout.simulate.figures import Delay, Figures, compare
 from provisioner.rollout.simulate.plot import draw_fleet
 from provisioner.rollout.simulate.setup import DAY, POLICIES, SimulationQuestion, load_of, make_scenario
 from provisioner.rollout.simulate.trace import read_trace
 
-_FILE = click.Path(dir_okay=False, path_type=Path)
 _HEADINGS = (
     "policy",
     "days",
@@ -80,7 +81,7 @@ def rollout() -> None:
 
 
 @rollout.command("simulate")
-@click.option("--trace", "trace_file", type=_FILE, required=True, help="CSV: timestamp, duration (s), num_gpus.")
+@click.option("--trace", "trace_file", type=FILE, required=True, help="CSV: timestamp, duration (s), num_gpus.")
 @click.option("--nodes", type=click.IntRange(1, 20_000), required=True, help="Servers of the pool.")
 @click.option("--gpus", type=click.IntRange(1, 64), default=8, show_default=True, help="GPUs of each.")
 @click.option(
@@ -136,7 +137,7 @@ def rollout() -> None:
     help="Who decides; several are compared.",
 )
 @click.option("--seed", type=int, default=1, show_default=True, help="Of what the scaling leaves to chance.")
-@click.option("--svg", type=_FILE, help="Draw the fleet over time into this file, for the first policy.")
+@click.option("--svg", type=FILE, help="Draw the fleet over time into this file, for the first policy.")
 def simulate_rollout(
     trace_file: Path,
     nodes: int,
@@ -196,7 +197,7 @@ def simulate_rollout(
         f"{quantity(nodes, 'server')} of {quantity(gpus, 'GPU')}; "
         f"jobs ask for {load_of(scenario.jobs, question):.0%} of them at the begin"
     )
-    printer.show(table(found))
+    printer.show(table(_HEADINGS, [_row(figures) for figures in found], gap="  "))
     if late := [f"{figures.outcome.policy} {figures.not_started}" for figures in found if figures.not_started]:
         printer.say(f"jobs that had not started when the simulation ended, and count in no delay: {', '.join(late)}")
     if svg is not None:
@@ -204,15 +205,6 @@ def simulate_rollout(
         end = scenario.longest if first.makespan is None else first.makespan
         svg.write_text(draw_fleet(f"{quantity(nodes, 'server')}, {first.policy}", nodes, first.samples, end))
         printer.say(f"drew {svg}")
-
-
-def table(found: list[Figures]) -> str:
-    """The figures in columns."""
-    rows = [_HEADINGS, *(_row(figures) for figures in found)]
-    widths = [max(len(row[column]) for row in rows) for column in range(len(_HEADINGS))]
-    return "\n".join(
-        "  ".join(cell.ljust(width) for cell, width in zip(row, widths, strict=True)).rstrip() for row in rows
-    )
 
 
 def _row(figures: Figures) -> tuple[str, ...]:

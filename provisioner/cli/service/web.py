@@ -44,7 +44,7 @@ def _place(ctx: click.Context, parameter: click.Parameter, text: str) -> tuple[s
     help="token: each request needs a bearer token of somebody who may list what is shown. none: whoever reaches the "
     "port sees it, on a loopback address alone.",
 )
-@click.option("--audience", default=None, help="Audience that tokens must be for [the API server's own].")
+@click.option("--audience", help="Audience that tokens must be for [the API server's own].")
 @click.option(
     "--host",
     "hosts",

@@ -4,11 +4,11 @@ copies that the pages are made of. Wiring between the page and the commands, whi
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from datetime import datetime
 from typing import Any
 
-from provisioner.api import Image, Maintenance, NodePool, Server
+from provisioner.api import Image, NodePool, Server
 from provisioner.api.machinery.codec import decode
 from provisioner.cli.rollout.pool_view import PoolView
 from provisioner.cli.rollout.screen import LOOKS, ORDER, count_looks, headline, sections, server_waits, state_of
@@ -95,12 +95,13 @@ class WordsOfCommands:
         servers = [body for body in self._caches.servers.items() if is_member(body, name, lending)]
         judge = self._judges.setdefault(name, _Judge(self._caches))
         judged = judge.standings(pool, image, servers, now)
+        standings = {standing.server.name: standing for standing in sorted(judged, key=order_of)}
         return PoolView(
             pool=pool,
             image=image,
-            standings={standing.server.name: standing for standing in sorted(judged, key=order_of)},
+            standings=standings,
             nodes={},  # looked at already
-            maintenances={each: found for each, found in judge.maintenances(servers) if found},
+            maintenances={each: found for each in standings if (found := self._caches.maintenances_of(each))},
             now=now,
         )
 
@@ -137,9 +138,3 @@ class _Judge:
             kept[name] = known
         self._kept = kept
         return [standing for _, standing in kept.values()]
-
-    def maintenances(self, servers: Sequence[Mapping[str, Any]]) -> Iterator[tuple[str, Sequence[Maintenance]]]:
-        """By server."""
-        for body in servers:
-            name = body["metadata"]["name"]
-            yield name, self._caches.maintenances_of(name)

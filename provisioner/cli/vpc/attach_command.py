@@ -11,17 +11,17 @@ import click
 
 from provisioner.api import VPC, VPCAttachment
 from provisioner.api.machinery.codec import decode
-from provisioner.api.machinery.errors import Conflict, NotFound
+from provisioner.api.machinery.errors import Conflict
 from provisioner.api.machinery.schema import API_VERSION
 from provisioner.cli import printer
-from provisioner.cli.kubectl.asking import KubectlCommand, dry_run_option
+from provisioner.cli.kubectl.asking import KubectlCommand, dry_run_note, dry_run_option, read_wait, wait_options
 from provisioner.cli.kubectl.completion import complete_attached_server, complete_security_group, complete_vpc
-from provisioner.cli.kubectl.failing import DONE, BadInput, exit_codes
-from provisioner.cli.kubectl.printing import output_option, plain, print_objects
-from provisioner.cli.vpc.arguments import read_wait, wait_options
+from provisioner.cli.kubectl.connection import MANAGER, find_named
+from provisioner.cli.kubectl.failing import DONE, BadInput
+from provisioner.cli.kubectl.printing import output_option, print_in_form
 from provisioner.cli.vpc.references import PortReference, attachments_of, read_port
 from provisioner.cli.vpc.standing import waits_for
-from provisioner.cli.vpc.tenancy import EDIT, MANAGER, VIEW, Tenancy, needing_in, tenancy_of, tenancy_options
+from provisioner.cli.vpc.tenancy import EDIT, VIEW, Tenancy, needing_in, tenancy_of, tenancy_options
 from provisioner.cli.vpc.waiting import Enforcing, wait_for
 from provisioner.cluster.resources import of
 
@@ -53,9 +53,9 @@ class AttachmentOptions:
     shell_complete=complete_security_group,
 )
 @click.option("--dpu", metavar="NAME", help="DPU of the server; needed where it has several.")
-@wait_options("Wait until the DPUs have confirmed that they enforce it, and tell what is waited for.")
+@wait_options("Wait until the DPUs have confirmed that they enforce it, and tell what is waited for.", "2m")
 @output_option("json", "yaml", "name")
-@dry_run_option()
+@dry_run_option
 @tenancy_options
 def attach(**options: Any) -> None:
     """Attach servers to a VPC of the namespace: a VPCAttachment is made for each, named as the server.
@@ -68,43 +68,37 @@ def attach(**options: Any) -> None:
       kubectl provision vpc attach main r01-u01 r01-u02 -n blue --wait
       kubectl provision vpc attach main r01-u03/pf0vf0 -n blue --address 10.1.0.11
     """
-    with exit_codes():
-        wait, seconds = read_wait(options)
-        ports = list(dict.fromkeys(read_port(text) for text in options.pop("servers")))
-        wish = AttachmentOptions(
-            vpc=options.pop("vpc"),
-            dpu=options.pop("dpu"),
-            addresses=options.pop("addresses"),
-            groups=options.pop("groups"),
-        )
-        if len(ports) > 1 and (wish.addresses or wish.dpu):
-            raise click.UsageError("--address and --dpu are for one server: attach them one by one")
-        form, dry_run = options.pop("output"), options.pop("dry_run")
-        tenancy = tenancy_of(options)
-        _check_vpc(tenancy, wish.vpc)
-        there, missing = _sort(tenancy, wish, ports)
-        made = _make(tenancy, wish, missing, dry_run=dry_run != "none")
-        found = {**there, **{port: decode(VPCAttachment, body) for port, body in made.items()}}
-        if form in ("json", "yaml"):
-            bodies = [made.get(port) or _read_body(tenancy, found[port].name) for port in ports]
-            print_objects(bodies, form)
-        elif form == "name":
-            for port in ports:
-                printer.say(f"vpcattachment.provisioner.dev/{found[port].name}")
-        else:
-            say = f" ({dry_run} dry run)" if dry_run != "none" else ""
-            for port in ports:
-                printer.say(plain(f"vpcattachment/{found[port].name} {_words(port, wish, there.get(port))}{say}"))
-        if wait:
-            watched = [
-                Enforcing(name=each.name, namespace=tenancy.namespace, uid=each.metadata.uid) for each in found.values()
-            ]
-            code = wait_for(tenancy.cluster, watched, timeout_seconds=seconds)
-            if code != DONE:
-                printer.say(f"  see: kubectl provision vpc status {wish.vpc} -n {tenancy.namespace}", err=True)
-                sys.exit(code)
-        elif form is None and dry_run == "none":
-            printer.say(f"  see: kubectl provision vpc status {wish.vpc} -n {tenancy.namespace}")
+    wait, seconds = read_wait(options)
+    ports = list(dict.fromkeys(read_port(text) for text in options.pop("servers")))
+    wish = AttachmentOptions(
+        vpc=options.pop("vpc"),
+        dpu=options.pop("dpu"),
+        addresses=options.pop("addresses"),
+        groups=options.pop("groups"),
+    )
+    if len(ports) > 1 and (wish.addresses or wish.dpu):
+        raise click.UsageError("--address and --dpu are for one server: attach them one by one")
+    form, dry_run = options.pop("output"), options.pop("dry_run")
+    tenancy = tenancy_of(options)
+    _check_vpc(tenancy, wish.vpc)
+    there, missing = _sort(tenancy, wish, ports)
+    made = _make(tenancy, wish, missing, dry_run=dry_run != "none")
+    found = {**there, **{port: decode(VPCAttachment, body) for port, body in made.items()}}
+    names = [f"vpcattachment.provisioner.dev/{found[port].name}" for port in ports]
+    if not print_in_form(
+        form, lambda: [made.get(port) or _read_body(tenancy, found[port].name) for port in ports], names
+    ):
+        for port in ports:
+            words = _words(port, wish, there.get(port))
+            printer.say(f"vpcattachment/{found[port].name} {words}{dry_run_note(dry_run)}")
+    if wait:
+        watched = [Enforcing.of(each) for each in found.values()]
+        code = wait_for(tenancy.cluster, watched, timeout_seconds=seconds)
+        if code != DONE:
+            printer.say(f"  see: kubectl provision vpc status {wish.vpc} -n {tenancy.namespace}", err=True)
+            sys.exit(code)
+    elif form is None and dry_run == "none":
+        printer.say(f"  see: kubectl provision vpc status {wish.vpc} -n {tenancy.namespace}")
 
 
 def what_stands_in_the_way(
@@ -144,14 +138,13 @@ def body_of(namespace: str, port: PortReference, wish: AttachmentOptions) -> dic
 
 
 def _check_vpc(tenancy: Tenancy, name: str) -> None:
-    try:
-        with needing_in(tenancy.namespace, VIEW):
-            tenancy.cluster.get(of(VPC), name, namespace=tenancy.namespace)
-    except (NotFound, ValueError) as error:
+    with needing_in(tenancy.namespace, VIEW):
+        vpc = find_named(tenancy.cluster, VPC, name, namespace=tenancy.namespace)
+    if vpc is None:
         raise BadInput(
             f"there is no VPC {name} in namespace {tenancy.namespace}",
             hint=f"kubectl get vpc -n {tenancy.namespace}, or name another namespace with -n",
-        ) from error
+        )
 
 
 def _sort(

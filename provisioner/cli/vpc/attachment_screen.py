@@ -13,7 +13,7 @@ from collections.abc import Iterable
 from provisioner.api import DPUNetwork, Server
 from provisioner.api.machinery.conditions import find_condition
 from provisioner.api.machinery.meta import parse_time
-from provisioner.cli.kubectl.moments import ago
+from provisioner.api.machinery.wording import ago
 from provisioner.cli.kubectl.printing import screen
 from provisioner.cli.vpc.reasons import agent_trouble, is_told_and_unseen, present_trouble
 from provisioner.cli.vpc.standing import ready_of, standing_of

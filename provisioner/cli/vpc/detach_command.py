@@ -11,11 +11,9 @@ from provisioner.api import NetworkClaim, VPCAttachment
 from provisioner.api.machinery.errors import Forbidden, NotFound
 from provisioner.api.network.network_claim import port_claim
 from provisioner.cli import printer
-from provisioner.cli.kubectl.asking import KubectlCommand, dry_run_option
-from provisioner.cli.kubectl.failing import DONE, BadInput, exit_codes
-from provisioner.cli.kubectl.printing import plain
-from provisioner.cli.vpc.arguments import attachments_argument, read_wait, wait_options
-from provisioner.cli.vpc.references import find_each
+from provisioner.cli.kubectl.asking import KubectlCommand, dry_run_note, dry_run_option, read_wait, wait_options
+from provisioner.cli.kubectl.failing import BadInput
+from provisioner.cli.vpc.references import attachments_argument, find_each
 from provisioner.cli.vpc.tenancy import EDIT, Tenancy, needing_in, tenancy_of, tenancy_options
 from provisioner.cli.vpc.waiting import Releasing, wait_for
 from provisioner.cluster.resources import of
@@ -24,9 +22,9 @@ from provisioner.cluster.resources import of
 @click.command("detach", cls=KubectlCommand, short_help="Take servers out of their VPC.")
 @attachments_argument
 @wait_options(
-    "Wait until the DPUs have confirmed that nothing of it is left; it takes the right to read NetworkClaims."
+    "Wait until the DPUs have confirmed that nothing of it is left; it takes the right to read NetworkClaims.", "2m"
 )
-@dry_run_option()
+@dry_run_option
 @tenancy_options
 def detach(**options: Any) -> None:
     """Take servers out of their VPC: the attachments are deleted, and nothing passes any more.
@@ -39,24 +37,20 @@ def detach(**options: Any) -> None:
       kubectl provision vpc detach r01-u01 -n blue
       kubectl provision vpc detach r01-u03/pf0vf0 -n blue
     """
-    with exit_codes():
-        wait, seconds = read_wait(options)
-        texts, dry_run = options.pop("attachments"), options.pop("dry_run")
-        tenancy = tenancy_of(options)
-        found = find_each(tenancy, texts)
-        watched = _watch(tenancy, found) if wait else []
-        for each in found:
-            _delete(tenancy, each, dry_run=True)
-        for each in found:
-            if dry_run == "none":
-                _delete(tenancy, each)
-            say = f" ({dry_run} dry run)" if dry_run != "none" else ""
-            port = f"{each.spec.server_ref}/{each.spec.function}"
-            printer.say(plain(f"vpcattachment/{each.name} deleted: {port} leaves VPC {each.spec.vpc_ref}{say}"))
-        if watched:
-            code = wait_for(tenancy.cluster, watched, timeout_seconds=seconds)
-            if code != DONE:
-                sys.exit(code)
+    wait, seconds = read_wait(options)
+    texts, dry_run = options.pop("attachments"), options.pop("dry_run")
+    tenancy = tenancy_of(options)
+    found = find_each(tenancy, texts)
+    watched = _watch(tenancy, found) if wait else []
+    for each in found:
+        _delete(tenancy, each, dry_run=True)
+    for each in found:
+        if dry_run == "none":
+            _delete(tenancy, each)
+        port, note = f"{each.spec.server_ref}/{each.spec.function}", dry_run_note(dry_run)
+        printer.say(f"vpcattachment/{each.name} deleted: {port} leaves VPC {each.spec.vpc_ref}{note}")
+    if watched:
+        sys.exit(wait_for(tenancy.cluster, watched, timeout_seconds=seconds))
 
 
 def _watch(tenancy: Tenancy, attachments: list[VPCAttachment]) -> list[Releasing]:

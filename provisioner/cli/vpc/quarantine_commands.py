@@ -10,21 +10,20 @@ import click
 from provisioner.api import VPCAttachment
 from provisioner.api.machinery.codec import decode
 from provisioner.cli import printer
-from provisioner.cli.kubectl.asking import KubectlCommand, dry_run_option
-from provisioner.cli.kubectl.failing import DONE, exit_codes
-from provisioner.cli.kubectl.printing import output_option, plain, print_objects
-from provisioner.cli.vpc.arguments import attachments_argument, read_wait, wait_options
-from provisioner.cli.vpc.references import find_each
-from provisioner.cli.vpc.tenancy import EDIT, MANAGER, Tenancy, needing_in, tenancy_of, tenancy_options
+from provisioner.cli.kubectl.asking import KubectlCommand, dry_run_note, dry_run_option, read_wait, wait_options
+from provisioner.cli.kubectl.connection import MANAGER
+from provisioner.cli.kubectl.printing import output_option, print_in_form
+from provisioner.cli.vpc.references import attachments_argument, find_each
+from provisioner.cli.vpc.tenancy import EDIT, Tenancy, needing_in, tenancy_of, tenancy_options
 from provisioner.cli.vpc.waiting import Enforcing, wait_for
 from provisioner.cluster.resources import of
 
 
 @click.command("quarantine", cls=KubectlCommand, short_help="Let nothing pass, and keep the addresses.")
 @attachments_argument
-@wait_options("Wait until the DPUs have confirmed that nothing passes.")
+@wait_options("Wait until the DPUs have confirmed that nothing passes.", "2m")
 @output_option("json", "yaml", "name")
-@dry_run_option()
+@dry_run_option
 @tenancy_options
 def quarantine(**options: Any) -> None:
     """Cut attachments off: nothing passes until they are released. They keep their addresses.
@@ -41,9 +40,9 @@ def quarantine(**options: Any) -> None:
 
 @click.command("release", cls=KubectlCommand, short_help="Let packets pass again.")
 @attachments_argument
-@wait_options("Wait until the DPUs have confirmed it.")
+@wait_options("Wait until the DPUs have confirmed it.", "2m")
 @output_option("json", "yaml", "name")
-@dry_run_option()
+@dry_run_option
 @tenancy_options
 def release(**options: Any) -> None:
     """Let attachments in again that are quarantined.
@@ -64,33 +63,20 @@ def describe_change(attachment: VPCAttachment, *, quarantined: bool) -> str:
 
 
 def _carry_out(options: dict[str, Any], *, quarantined: bool) -> None:
-    with exit_codes():
-        wait, seconds = read_wait(options)
-        texts, form, dry_run = options.pop("attachments"), options.pop("output"), options.pop("dry_run")
-        tenancy = tenancy_of(options)
-        found = find_each(tenancy, texts)
-        bodies = [_write(tenancy, each, quarantined=quarantined, dry_run=True) for each in found]
-        if dry_run == "none":
-            bodies = [_write(tenancy, each, quarantined=quarantined) for each in found]
-        if form in ("json", "yaml"):
-            print_objects(bodies, form)
-        elif form == "name":
-            for each in found:
-                printer.say(f"vpcattachment.provisioner.dev/{each.name}")
-        else:
-            say = f" ({dry_run} dry run)" if dry_run != "none" else ""
-            for each in found:
-                words = describe_change(each, quarantined=quarantined)
-                printer.say(plain(f"vpcattachment/{each.name} {words}{say}"))
-        if wait:
-            written = [decode(VPCAttachment, body) for body in bodies]
-            watched = [
-                Enforcing(name=each.name, namespace=str(each.metadata.namespace), uid=each.metadata.uid)
-                for each in written
-            ]
-            code = wait_for(tenancy.cluster, watched, timeout_seconds=seconds)
-            if code != DONE:
-                sys.exit(code)
+    wait, seconds = read_wait(options)
+    texts, form, dry_run = options.pop("attachments"), options.pop("output"), options.pop("dry_run")
+    tenancy = tenancy_of(options)
+    found = find_each(tenancy, texts)
+    bodies = [_write(tenancy, each, quarantined=quarantined, dry_run=True) for each in found]
+    if dry_run == "none":
+        bodies = [_write(tenancy, each, quarantined=quarantined) for each in found]
+    if not print_in_form(form, lambda: bodies, [f"vpcattachment.provisioner.dev/{each.name}" for each in found]):
+        for each in found:
+            words = describe_change(each, quarantined=quarantined)
+            printer.say(f"vpcattachment/{each.name} {words}{dry_run_note(dry_run)}")
+    if wait:
+        watched = [Enforcing.of(decode(VPCAttachment, body)) for body in bodies]
+        sys.exit(wait_for(tenancy.cluster, watched, timeout_seconds=seconds))
 
 
 def _write(tenancy: Tenancy, attachment: VPCAttachment, *, quarantined: bool, dry_run: bool = False) -> dict[str, Any]:

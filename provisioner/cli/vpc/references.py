@@ -7,10 +7,13 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from typing import Final
 
+import click
+
 from provisioner.api import VPCAttachment
 from provisioner.api.machinery.codec import decode
 from provisioner.api.machinery.errors import NotFound
 from provisioner.api.network.ip_rules import FUNCTION_PATTERN
+from provisioner.cli.kubectl.completion import complete_attachment
 from provisioner.cli.kubectl.failing import BadInput
 from provisioner.cli.vpc.tenancy import VIEW, Tenancy, needing_in
 from provisioner.cluster.resources import of
@@ -18,6 +21,10 @@ from provisioner.cluster.resources import of
 FIRST_FUNCTION: Final = "pf0"
 _KINDS: Final = ("vpca", "vpcattachment", "vpcattachments")
 _FUNCTION: Final = re.compile(FUNCTION_PATTERN)
+
+attachments_argument: Final = click.argument(
+    "attachments", nargs=-1, required=True, metavar="ATTACHMENT...", shell_complete=complete_attachment
+)
 
 
 @dataclass(frozen=True, kw_only=True)

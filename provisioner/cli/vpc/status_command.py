@@ -12,12 +12,12 @@ from provisioner.api.machinery.codec import decode
 from provisioner.api.machinery.conditions import find_condition
 from provisioner.api.machinery.errors import NotFound
 from provisioner.api.machinery.schema import API_VERSION
-from provisioner.api.machinery.wording import quantity
+from provisioner.api.machinery.wording import clip, quantity
 from provisioner.cli import printer
 from provisioner.cli.kubectl.asking import KubectlCommand
 from provisioner.cli.kubectl.completion import complete_vpc
-from provisioner.cli.kubectl.failing import BadInput, exit_codes
-from provisioner.cli.kubectl.printing import clip, output_option, print_objects, screen, table
+from provisioner.cli.kubectl.failing import BadInput
+from provisioner.cli.kubectl.printing import Cell, output_option, print_in_form, screen, table
 from provisioner.cli.vpc.references import attachments_of
 from provisioner.cli.vpc.standing import addresses_of, standing_of, waits_for
 from provisioner.cli.vpc.tenancy import VIEW, Tenancy, needing_in, tenancy_of, tenancy_options
@@ -45,24 +45,20 @@ def status(**options: Any) -> None:
       kubectl provision vpc status main -n blue -o wide
       kubectl provision vpc status main -n blue -o json
     """
-    with exit_codes():
-        name, form = options.pop("vpc"), options.pop("output")
-        tenancy = tenancy_of(options)
-        if name is None:
-            _show_all(tenancy, form)
-        else:
-            _show_one(tenancy, name, form)
+    name, form = options.pop("vpc"), options.pop("output")
+    tenancy = tenancy_of(options)
+    if name is None:
+        _show_all(tenancy, form)
+    else:
+        _show_one(tenancy, name, form)
 
 
 def _show_all(tenancy: Tenancy, form: str | None) -> None:
     with needing_in(tenancy.namespace, VIEW):
         bodies = tenancy.cluster.list(of(VPC), namespace=tenancy.namespace).items
-    if form in ("json", "yaml"):
-        print_objects(bodies, form)
-    elif form == "name":
-        for body in bodies:
-            printer.say(f"vpc.provisioner.dev/{body['metadata']['name']}")
-    elif not bodies:
+    if print_in_form(form, lambda: bodies, [f"vpc.provisioner.dev/{body['metadata']['name']}" for body in bodies]):
+        return
+    if not bodies:
         printer.say(f"no VPCs in namespace {tenancy.namespace}", err=True)
     else:
         printer.show(render_vpcs([decode(VPC, body) for body in bodies], wide=form == "wide"))
@@ -77,12 +73,8 @@ def _show_one(tenancy: Tenancy, name: str, form: str | None) -> None:
         raise BadInput(
             f"there is no VPC {name} in namespace {tenancy.namespace}", hint=f"kubectl get vpc -n {tenancy.namespace}"
         ) from error
-    if form in ("json", "yaml"):
-        print_objects([report(body, attachments)], form)
-    elif form == "name":
-        for each in attachments:
-            printer.say(f"vpcattachment.provisioner.dev/{each.name}")
-    else:
+    names = [f"vpcattachment.provisioner.dev/{each.name}" for each in attachments]
+    if not print_in_form(form, lambda: [report(body, attachments)], names):
         printer.show(render_vpc(decode(VPC, body), attachments, wide=form == "wide"))
 
 
@@ -98,12 +90,10 @@ def render_vpcs(vpcs: Sequence[VPC], *, wide: bool = False) -> str:
     """A line for each. Pure."""
     rows = []
     for each in sorted(vpcs, key=lambda vpc: vpc.name):
-        found = each.status
-        numbers = (found.vni, found.attachments, found.enforced_attachments)
-        vni, attachments, enforced = (None if number is None else str(number) for number in numbers)
-        waits = vpc_waits_for(each)
+        found, waits = each.status, vpc_waits_for(each)
         waits = waits if wide else clip(waits, WAITS_LENGTH)
-        rows.append((each.name, ",".join(each.spec.cidrs), vni, attachments, enforced, waits))
+        cidrs = ",".join(each.spec.cidrs)
+        rows.append((each.name, cidrs, found.vni, found.attachments, found.enforced_attachments, waits))
     return table(HEADER, rows)
 
 
@@ -130,36 +120,25 @@ def render_vpc(vpc: VPC, attachments: Sequence[VPCAttachment], *, wide: bool = F
         namespace = vpc.metadata.namespace
         return f"{told}\nno attachments: kubectl provision vpc attach {vpc.name} SERVER -n {namespace}\n"
     ordered = sorted(attachments, key=lambda each: (each.spec.server_ref, each.spec.function))
-    rows = [_wide_row(each) if wide else _row(each) for each in ordered]
-    return f"{told}\n{table(WIDE_HEADER if wide else ATTACHMENTS_HEADER, rows)}"
+    header = WIDE_HEADER if wide else ATTACHMENTS_HEADER
+    rows = [[cells[column] for column in header] for cells in (_cells(each, wide=wide) for each in ordered)]
+    return f"{told}\n{table(header, rows)}"
 
 
-def _row(each: VPCAttachment) -> tuple[str | None, ...]:
-    return (
-        each.name,
-        each.spec.server_ref,
-        each.spec.function,
-        addresses_of(each),
-        each.status.dpu_ref,
-        state_word(each),
-        clip(waits_for(each), WAITS_LENGTH),
-    )
-
-
-def _wide_row(each: VPCAttachment) -> tuple[str | None, ...]:
-    found = each.status
-    return (
-        each.name,
-        each.spec.server_ref,
-        each.spec.function,
-        addresses_of(each),
-        ", ".join(found.gateways) or None,
-        found.mac_address,
-        found.dpu_ref,
-        state_word(each),
-        None if found.network_generation is None else str(found.network_generation),
-        waits_for(each),
-    )
+def _cells(each: VPCAttachment, *, wide: bool) -> dict[str, Cell]:
+    found, waits = each.status, waits_for(each)
+    return {
+        "ATTACHMENT": each.name,
+        "SERVER": each.spec.server_ref,
+        "FUNCTION": each.spec.function,
+        "ADDRESSES": addresses_of(each),
+        "GATEWAYS": ", ".join(found.gateways),
+        "MAC": found.mac_address,
+        "DPU": found.dpu_ref,
+        "STATE": state_word(each),
+        "GENERATION": found.network_generation,
+        "WAITS-FOR": waits if wide else clip(waits, WAITS_LENGTH),
+    }
 
 
 def state_word(attachment: VPCAttachment) -> str:

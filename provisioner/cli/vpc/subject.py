@@ -6,19 +6,19 @@ A tenant reads what is in its namespace. Servers, DPUs, claims and what DPUs are
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import datetime
 from ipaddress import ip_address
 from typing import TypeVar
 
 from provisioner.api import VPC, DPUNetwork, NetworkClaim, SecurityGroup, Server, VPCAttachment
 from provisioner.api.machinery.codec import decode
-from provisioner.api.machinery.errors import Forbidden, NotFound
+from provisioner.api.machinery.errors import Forbidden
 from provisioner.api.machinery.meta import Resource
 from provisioner.api.network.network_claim import address_claim, port_claim
+from provisioner.cli.kubectl.connection import find_named
 from provisioner.cluster.client import Cluster
 from provisioner.cluster.resources import of
-from provisioner.network.control.compile.passage import Side
 from provisioner.network.control.compile.place import FunctionPlace, place
 from provisioner.network.control.compile.security import groups_of
 from provisioner.network.control.compile.trouble import Trouble
@@ -67,11 +67,6 @@ class AttachmentSubject:
         return at.dpu if isinstance(at, FunctionPlace) else self.attachment.status.dpu_ref
 
     @property
-    def side(self) -> Side | None:
-        """As one end of a way; None without a VPC."""
-        return Side(vpc=self.vpc, attachment=self.attachment, groups=self.groups) if self.vpc is not None else None
-
-    @property
     def hidden(self) -> list[str]:
         """What of it could not be read."""
         found = (self.server, self.dpus, self.network, self.claims)
@@ -92,9 +87,7 @@ def read_subject(cluster: Cluster, attachment: VPCAttachment, now: datetime) -> 
     network = unless_hidden("DPUNetworks", lambda: find(cluster, DPUNetwork, dpu) if dpu is not None else None)
     names = claims_asked(attachment, vpc, dpu)
     claims = unless_hidden("NetworkClaims", lambda: _claims(cluster, names))
-    return AttachmentSubject(
-        attachment=attachment, vpc=vpc, groups=groups, server=server, dpus=dpus, network=network, claims=claims, now=now
-    )
+    return replace(bare, network=network, claims=claims)
 
 
 def claims_asked(attachment: VPCAttachment, vpc: VPC | None, dpu: str | None) -> list[str]:
@@ -116,11 +109,8 @@ def read_groups(cluster: Cluster, vpc: VPC | None, attachment: VPCAttachment) ->
 
 def find(cluster: Cluster, kind: type[R], name: str, *, namespace: str | None = None) -> R | None:
     """The object of that name; None if there is none, or if it is being deleted."""
-    try:
-        found = cluster.read(kind, name, namespace=namespace)
-    except (NotFound, ValueError):
-        return None
-    return found if found.metadata.deletion_timestamp is None else None
+    found = find_named(cluster, kind, name, namespace=namespace)
+    return found if found is not None and found.metadata.deletion_timestamp is None else None
 
 
 def unless_hidden(what: str, read: Callable[[], T]) -> T | Hidden:

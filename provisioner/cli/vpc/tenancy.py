@@ -2,20 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from contextlib import AbstractContextManager
 from dataclasses import dataclass
-from typing import Any, Final, TypeVar
+from typing import Any, Final
 
 import click
 
 from provisioner.cli.kubectl.connection import connection_of, connection_options
 from provisioner.cli.kubectl.failing import hinting_at
+from provisioner.cli.options import with_options
 from provisioner.cluster.client import Cluster
 
-F = TypeVar("F", bound=Callable[..., Any])
-
-MANAGER: Final = "kubectl-provision"
 VIEW: Final = "view"
 EDIT: Final = "edit"
 
@@ -28,12 +25,13 @@ class Tenancy:
     namespace: str
 
 
-def tenancy_options(function: F) -> F:
-    """`-n`, and how to reach the cluster; the command reads them with `tenancy_of`."""
-    option = click.option(
+tenancy_options: Final = with_options(
+    click.option(
         "-n", "--namespace", metavar="NAMESPACE", help="Namespace of the tenant [that of the kubeconfig's context]."
-    )
-    return option(connection_options(function))
+    ),
+    connection_options,
+)
+"""The command reads them with `tenancy_of`."""
 
 
 def tenancy_of(options: dict[str, Any]) -> Tenancy:

@@ -3,15 +3,16 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import Final
 
 from provisioner.api import NetworkClaim, VPCAttachment
-from provisioner.api.machinery.errors import NotFound, Retryable
+from provisioner.api.machinery.errors import Retryable
+from provisioner.api.machinery.wording import plain
 from provisioner.cli import printer
+from provisioner.cli.kubectl.connection import find_named
 from provisioner.cli.kubectl.failing import DONE, FAILED, TIMED_OUT
-from provisioner.cli.kubectl.printing import plain
 from provisioner.cli.vpc.standing import addresses_of, standing_of, waits_for
 from provisioner.cluster.client import Cluster
 
@@ -41,11 +42,13 @@ class Enforcing(WatchedObject):
     told: str = field(default="", init=False)
     stuck_since: float | None = field(default=None, init=False)
 
+    @classmethod
+    def of(cls, attachment: VPCAttachment) -> Enforcing:
+        metadata = attachment.metadata
+        return cls(name=attachment.name, namespace=str(metadata.namespace), uid=metadata.uid)
+
     def look(self, cluster: Cluster, now: float) -> str | None:
-        try:
-            attachment = cluster.read(VPCAttachment, self.name, namespace=self.namespace)
-        except NotFound:
-            attachment = None
+        attachment = find_named(cluster, VPCAttachment, self.name, namespace=self.namespace)
         if attachment is None or attachment.metadata.uid != self.uid:
             self.end = FAILED
             return "is gone: somebody deleted it"
@@ -82,10 +85,7 @@ class Releasing(WatchedObject):
     told: tuple[str, ...] = field(default=(), init=False)
 
     def look(self, cluster: Cluster, now: float) -> str | None:
-        try:
-            found = cluster.read(NetworkClaim, self.claim)
-        except NotFound:
-            found = None
+        found = find_named(cluster, NetworkClaim, self.claim)
         if found is None or found.spec.holder.uid != self.holder_uid:
             self.end = DONE
             return "is gone from its DPU, which has confirmed that"
@@ -95,24 +95,17 @@ class Releasing(WatchedObject):
         return f"waits until DPU {', '.join(self.told)} has confirmed that nothing of it is left"
 
 
-def wait_for(
-    cluster: Cluster,
-    watched: Sequence[WatchedObject],
-    *,
-    timeout_seconds: float | None,
-    sleep: Callable[[float], None] = time.sleep,
-    monotonic: Callable[[], float] = time.monotonic,
-) -> int:
+def wait_for(cluster: Cluster, watched: Sequence[WatchedObject], *, timeout_seconds: float | None) -> int:
     """Tell what happens until all have ended; returns the exit code.
 
     An API server that is away is waited for. Who presses Control-C leaves things as they are, and is told so.
     """
-    deadline = None if timeout_seconds is None else monotonic() + timeout_seconds
+    deadline = None if timeout_seconds is None else time.monotonic() + timeout_seconds
     try:
         while True:
             for each in [w for w in watched if w.end is None]:
                 try:
-                    news = each.look(cluster, monotonic())
+                    news = each.look(cluster, time.monotonic())
                 except Retryable:
                     continue
                 if news is not None:
@@ -120,11 +113,11 @@ def wait_for(
             left = [w for w in watched if w.end is None]
             if not left:
                 return DONE if all(w.end == DONE for w in watched) else FAILED
-            if deadline is not None and monotonic() >= deadline:
+            if deadline is not None and time.monotonic() >= deadline:
                 names = " ".join(w.name for w in left)
                 printer.say(f"error: not done within the time: {names}; what was asked for stands", err=True)
                 return TIMED_OUT
-            sleep(INTERVAL_SECONDS if len(left) <= 20 else len(left) / 20)
+            time.sleep(INTERVAL_SECONDS if len(left) <= 20 else len(left) / 20)
     except KeyboardInterrupt:
         printer.say("", "not waited for any longer; what was asked for stands", err=True)
         return 130

@@ -16,7 +16,7 @@ from provisioner.api.network.vpc_attachment import VPCAttachmentSpec
 from provisioner.cli import printer
 from provisioner.cli.kubectl.asking import KubectlCommand
 from provisioner.cli.kubectl.completion import complete_attachment
-from provisioner.cli.kubectl.failing import BadInput, exit_codes
+from provisioner.cli.kubectl.failing import BadInput
 from provisioner.cli.kubectl.printing import output_option, print_objects
 from provisioner.cli.vpc.attachment_screen import render_attachment
 from provisioner.cli.vpc.reasons import agent_trouble, present_trouble
@@ -58,16 +58,15 @@ def why(**options: Any) -> None:
       kubectl provision vpc why r01-u01 r01-u02 -n blue --port 443
       kubectl provision vpc why r01-u01 green/r02-u01 -n blue
     """
-    with exit_codes():
-        text, to, form = options.pop("attachment"), options.pop("to"), options.pop("output")
-        asked = read_packets(options.pop("protocol"), options.pop("port"))
-        if to is None and asked != Packets():
-            raise click.UsageError("--protocol and --port are of packets to another attachment: name it, too")
-        tenancy = tenancy_of(options)
-        if to is not None:
-            _show_traffic(tenancy, text, to, asked, form)
-        else:
-            _show_attachments(tenancy, text, form)
+    text, to, form = options.pop("attachment"), options.pop("to"), options.pop("output")
+    asked = read_packets(options.pop("protocol"), options.pop("port"))
+    if to is None and asked != Packets():
+        raise click.UsageError("--protocol and --port are of packets to another attachment: name it, too")
+    tenancy = tenancy_of(options)
+    if to is not None:
+        _show_traffic(tenancy, text, to, asked, form)
+    else:
+        _show_attachments(tenancy, text, form)
 
 
 def read_packets(protocol: str | None, port: int | None) -> Packets:

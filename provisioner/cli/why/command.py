@@ -8,12 +8,12 @@ from typing import Any
 import click
 
 from provisioner.api.machinery.codec import encode
+from provisioner.api.machinery.schema import API_VERSION
 from provisioner.cli import printer
 from provisioner.cli.kubectl.asking import KubectlCommand, target_options
 from provisioner.cli.kubectl.connection import connection_of
-from provisioner.cli.kubectl.failing import exit_codes
 from provisioner.cli.kubectl.printing import output_option, print_objects
-from provisioner.cli.kubectl.targets import TargetSelection, find_targets
+from provisioner.cli.kubectl.targets import find_targets, selection_of
 from provisioner.cli.why.screen import render_why
 from provisioner.cli.why.subject import ServerSubject, read_subject
 from provisioner.cluster.leadership import read_no_leader
@@ -30,27 +30,20 @@ def why(**options: Any) -> None:
       kubectl provision why r01-u07
       kubectl provision why r01-u07 -o json | jq .maintenance.status.timeline
     """
-    with exit_codes():
-        cluster = connection_of(options).open()
-        wish = TargetSelection(
-            names=options["nodes"],
-            selector=options["selector"],
-            pool=options["pool"],
-            everything=options["everything"],
-        )
-        now = datetime.now(UTC)
-        targets = find_targets(cluster, wish, for_requests=False)
-        no_leader = read_no_leader(cluster, now) if targets else None
-        subjects = [read_subject(cluster, target.server, target.node, now, no_leader) for target in targets]
-        if options["output"]:
-            print_objects([_as_json(subject) for subject in subjects], options["output"])
-        else:
-            printer.show("\n\n".join(render_why(subject).rstrip("\n") for subject in subjects))
+    cluster = connection_of(options).open()
+    now = datetime.now(UTC)
+    targets = find_targets(cluster, selection_of(options), for_requests=False)
+    no_leader = read_no_leader(cluster, now) if targets else None
+    subjects = [read_subject(cluster, target.server, target.node, now, no_leader) for target in targets]
+    if options["output"]:
+        print_objects([_as_json(subject) for subject in subjects], options["output"])
+    else:
+        printer.show("\n\n".join(render_why(subject).rstrip("\n") for subject in subjects))
 
 
 def _as_json(subject: ServerSubject) -> dict[str, Any]:
     return {
-        "apiVersion": "provisioner.dev/v1alpha1",
+        "apiVersion": API_VERSION,
         "kind": "NodeReport",
         "metadata": {"name": subject.server.name},
         "server": encode(subject.server),

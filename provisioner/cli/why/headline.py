@@ -6,10 +6,10 @@ from typing import Final
 
 from provisioner.api.machinery.conditions import find_condition, is_true
 from provisioner.api.machinery.meta import parse_time
+from provisioner.api.machinery.wording import ago
 from provisioner.api.nodes.contract import HOLD_REQUESTED
 from provisioner.api.nodes.maintenance import Maintenance, MaintenancePhase
 from provisioner.api.servers.server_status import is_given_up
-from provisioner.cli.kubectl.moments import ago
 from provisioner.cli.kubectl.node_requests import true_conditions
 from provisioner.cli.why.subject import ServerSubject
 from provisioner.rules.cause import Cause, find_cause
@@ -97,9 +97,12 @@ def _maintenance(subject: ServerSubject, m: Maintenance) -> str:
 
 def _verified(subject: ServerSubject) -> str:
     found, pool = subject.server.status.verification, subject.pool
-    if found is None or pool is None or found.boot_id != subject.server.status.boot_id:
-        return "is verified before use"
-    if is_given_up(found, pool.spec.verification.attempts):
+    if (
+        found is not None
+        and pool is not None
+        and found.boot_id == subject.server.status.boot_id
+        and is_given_up(found, pool.spec.verification.attempts)
+    ):
         return "failed its checks before use: a person must act"
     return "is verified before use"
 
@@ -107,12 +110,10 @@ def _verified(subject: ServerSubject) -> str:
 def _policy(subject: ServerSubject, m: Maintenance) -> str:
     if m.status.policy == "Deadline" and m.status.deadline_time:
         deadline = parse_time(m.status.deadline_time)
-        side = "in" if deadline > subject.now else "was over"
-        words = ago(deadline, subject.now)
+        side = "in" if deadline > subject.now else "over since"
         told = ", of which its jobs were warned" if m.status.warned_time else ""
-        return f" until its jobs have ended, or the deadline ({m.status.deadline_time}, " + (
-            f"{side} {words}{told})" if side == "in" else f"over since {words}{told})"
-        )
+        when = f"{m.status.deadline_time}, {side} {ago(deadline, subject.now)}{told}"
+        return f" until its jobs have ended, or the deadline ({when})"
     return " until no job runs" if m.status.policy == "WhenIdle" else ""
 
 

@@ -7,9 +7,8 @@ from typing import Final
 
 from provisioner.api.machinery.conditions import find_condition
 from provisioner.api.machinery.meta import parse_time
+from provisioner.api.machinery.wording import ago, clip
 from provisioner.api.servers.attestation import CREDENTIAL_CONTESTED
-from provisioner.cli.kubectl.moments import ago
-from provisioner.cli.kubectl.printing import clip
 from provisioner.cli.why.subject import ServerSubject
 
 UNLIKE_THE_PROOF: Final = frozenset(

@@ -7,9 +7,9 @@ from typing import Final
 
 from provisioner.api import Server
 from provisioner.api.machinery.meta import parse_time
+from provisioner.api.machinery.wording import ago
 from provisioner.api.nodes.contract import HOLD_REQUESTED
 from provisioner.api.nodes.maintenance import Blocker, Maintenance, RebootAttempt, Requestor, RequestTurn
-from provisioner.cli.kubectl.moments import ago
 from provisioner.cli.kubectl.node_requests import true_conditions
 from provisioner.cli.why.headline import METHOD_WORDS, lacks_image
 from provisioner.cli.why.subject import ServerSubject
@@ -72,14 +72,13 @@ def next_step(subject: ServerSubject) -> Iterable[str]:
 
 def attempts(subject: ServerSubject) -> Iterable[str]:
     """Every attempt at a reboot method, with its outcome."""
-    return _attempts(subject, subject.current) if subject.current is not None else []
-
-
-def _attempts(subject: ServerSubject, m: Maintenance) -> list[str]:
-    attempts = list(m.status.attempts)
-    if m.status.reboot is not None and all(a.id != m.status.reboot.id for a in attempts):
-        attempts.append(m.status.reboot)
-    return [_attempt(subject, a) for a in attempts]
+    m = subject.current
+    if m is None:
+        return []
+    found = list(m.status.attempts)
+    if m.status.reboot is not None and all(a.id != m.status.reboot.id for a in found):
+        found.append(m.status.reboot)
+    return [_attempt(subject, a) for a in found]
 
 
 def _attempt(subject: ServerSubject, a: RebootAttempt) -> str:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 
 from provisioner.api.machinery.meta import parse_time
-from provisioner.cli.kubectl.moments import ago
+from provisioner.api.machinery.wording import ago
 from provisioner.cli.why.subject import ServerSubject
 from provisioner.rollout.standing import REQUESTOR, judge_standing, target_of
 from provisioner.rules.nodes import read_node

@@ -8,7 +8,7 @@ from typing import Any, Final
 from provisioner.api.machinery.codec import read_annotation
 from provisioner.api.machinery.conditions import find_condition
 from provisioner.api.machinery.meta import parse_time
-from provisioner.api.machinery.wording import quantity
+from provisioner.api.machinery.wording import ago, clip, quantity
 from provisioner.api.nodes.contract import (
     HOLD_TAINT,
     MAINTENANCE_TAINT,
@@ -19,8 +19,6 @@ from provisioner.api.nodes.contract import (
 )
 from provisioner.api.nodes.facts import NodeFacts
 from provisioner.api.servers.boot_timeline import boot_timeline, format_timeline
-from provisioner.cli.kubectl.moments import ago
-from provisioner.cli.kubectl.printing import clip
 from provisioner.cli.why.subject import ServerSubject
 from provisioner.cluster.recent_events import event_time, message_of
 from provisioner.cluster.source import conditions_of

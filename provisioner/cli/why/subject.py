@@ -12,13 +12,13 @@ from provisioner.api.machinery.conditions import find_condition
 from provisioner.api.machinery.errors import Forbidden, NotFound, Refused
 from provisioner.api.nodes.contract import HOLD_REQUESTED, REQUEST_CONDITIONS
 from provisioner.api.nodes.maintenance import FINAL_PHASES, holding_maintenance
+from provisioner.cli.kubectl.connection import find_named
 from provisioner.cli.kubectl.filing import read_maintenances
 from provisioner.cli.kubectl.learned_profile import read_profile
 from provisioner.cli.kubectl.node_requests import true_conditions
 from provisioner.cluster.client import Cluster
 from provisioner.cluster.leadership import NoLeader
 from provisioner.cluster.recent_events import RecentEvents, read_events
-from provisioner.cluster.resources import NODES
 from provisioner.rules.cause import find_cause
 from provisioner.rules.pool_of_server import current_pool_name
 
@@ -81,7 +81,7 @@ def read_subject(
     no_leader: NoLeader | None = None,
 ) -> ServerSubject:
     """Raises: Refused if Maintenances may not be read, Retryable."""
-    pool = _pool(cluster, server)
+    pool = find_named(cluster, NodePool, current_pool_name(server))
     obstacle, is_approved = _shown_firmware(cluster, server)
     return ServerSubject(
         server=server,
@@ -97,26 +97,10 @@ def read_subject(
     )
 
 
-def read_node(cluster: Cluster, name: str) -> Mapping[str, Any] | None:
-    return cluster.find(NODES, name)
-
-
-def _pool(cluster: Cluster, server: Server) -> NodePool | None:
-    named = current_pool_name(server)
-    if named is None:
-        return None
-    try:
-        return cluster.read(NodePool, named)
-    except NotFound:
-        return None
-
-
 def _image(cluster: Cluster, pool: NodePool | None) -> Image | None:
-    if pool is None:
-        return None
     try:
-        return cluster.read(Image, pool.spec.image_ref)
-    except (NotFound, Forbidden):
+        return find_named(cluster, Image, pool.spec.image_ref if pool is not None else None)
+    except Forbidden:
         return None
 
 

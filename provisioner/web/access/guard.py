@@ -120,8 +120,7 @@ def is_foreign() -> bool:
 
 
 def set_headers(answer: Response) -> Response:
-    for name, value in HEADERS.items():
-        answer.headers[name] = value
+    answer.headers.update(HEADERS)
     answer.headers.setdefault("Cache-Control", "no-store")
     return answer
 

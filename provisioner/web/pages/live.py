@@ -32,7 +32,7 @@ def live_pages(site: Site) -> Blueprint:
         try:
             site.viewers.enter(who)
         except TooMany as error:
-            return busy(error.words, 30)
+            return busy(str(error), 30)
         after = request.headers.get("Last-Event-ID") or request.args.get("after")
         frames = site.broadcast.follow(after, topic, clock=site.monotonic, goes_on=_goes_on(site, token, source))
         answer = Response(_Stream(site, who, frames), mimetype="text/event-stream")

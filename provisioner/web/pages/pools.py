@@ -36,7 +36,6 @@ def pool_pages(site: Site) -> Blueprint:
             more=max(0, len(view.members) - SHOWN_SERVERS),
             bars=bars(view),
             bar_words=", ".join(f"{count} {word}" for _, word, _, count in view.counts),
-            words_of={member.state: member.word for member in view.members},
             usual=site.usual_boot(name, by_agent=False),
         )
 
