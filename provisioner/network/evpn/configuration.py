@@ -1,4 +1,4 @@
-"""bgpd's configuration as sections of lines: rendered, read from `show running-config`, compared. Pure.
+"""bgpd's configuration as sections of lines: read from `show running-config`, compared, led to another. Pure.
 
 A section is named by the lines that lead to it: ("router bgp 64512", "address-family l2vpn evpn"); () is the top. Only
 what bgpd itself prints is written, so that the two can be compared line by line.
@@ -19,11 +19,6 @@ _PASSED_OVER: Final = ("!", "exit", "exit-address-family", "end")
 _OURS_AT_THE_TOP: Final = "bgp extcommunity-list "
 _WITHOUT_VALUE: Final = re.compile(r"(network .*) routermac \S+\Z")
 """What `no` does not take the end of."""
-
-
-def render(configuration: Configuration) -> str:
-    """A file that bgpd starts with. Later it is led from there to another by `commands`."""
-    return "".join(f"{line}\n" for line in commands(configuration, {}))
 
 
 def read_running(text: str) -> dict[Section, tuple[str, ...]]:

@@ -13,7 +13,7 @@ from pathlib import Path
 
 from provisioner.api.network.dpu_network import DPUNetworkSpec
 from provisioner.network.agent.result import Enforced
-from provisioner.network.evpn.bgpd import PROGRAM, Bgpd, command
+from provisioner.network.evpn.bgpd import Bgpd
 from provisioner.network.evpn.configuration import Configuration
 from provisioner.network.evpn.exchange import Exchange
 from provisioner.network.evpn.learn import Learned
@@ -23,6 +23,7 @@ from provisioner.network.evpn.vty import BgpdFailed
 from tests.network.agent.rack import DPU, Namespace, Rack
 from tests.network.agent.specs import BLUE, RED
 from tests.network.evpn import deaf_speaker
+from tests.network.evpn.start import PROGRAM, command
 from tests.tools import installed
 
 REFLECTOR = "192.0.2.250"

@@ -17,7 +17,7 @@ from provisioner.network.agent.netlink.wire import attributes
 
 GET: Final = 18
 _INFO: Final = struct.Struct("=BxHiII")
-_ADDRESS, _NAME, _MTU, _LINK, _MASTER, _LINK_INFO, _MAX_MTU, _PERMANENT = 1, 3, 4, 5, 10, 18, 51, 54
+_ADDRESS, _NAME, _MTU, _MASTER, _LINK_INFO, _MAX_MTU, _PERMANENT = 1, 3, 4, 10, 18, 51, 54
 _KIND, _DATA = 1, 2
 _VXLAN_ID, _VXLAN_LOCAL, _VXLAN_LEARNING, _VXLAN_PORT = 1, 4, 7, 15
 _VRF_TABLE: Final = 1
@@ -39,7 +39,6 @@ class SeenLink:
     up: bool
     loopback: bool
     master: int
-    link: int
     vni: int | None
     local: str | None
     learning: bool
@@ -70,7 +69,6 @@ def _read(body: bytes) -> SeenLink:
         up=bool(flags & _UP),
         loopback=bool(flags & 8),
         master=_u32(found.get(_MASTER)),
-        link=_u32(found.get(_LINK)),
         vni=_u32(data.get(_VXLAN_ID)) if is_vxlan else None,
         local=socket.inet_ntoa(data[_VXLAN_LOCAL]) if is_vxlan and _VXLAN_LOCAL in data else None,
         learning=is_vxlan and data.get(_VXLAN_LEARNING, b"\1") != b"\0",

@@ -52,12 +52,11 @@ class TakenVNIs(Container[int]):
 
 @dataclass(frozen=True, kw_only=True)
 class Want:
-    """A value to claim. wished: no other one will do."""
+    """A value to claim."""
 
     name: str
     type: ClaimedValue
     value: str
-    wished: bool = True
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -106,7 +105,7 @@ def want_vni(
                 "for all; delete a VPC, or have the administrators add a range",
             )
         )
-    return WantedClaims(claims=(Want(name=vni_claim(vni), type="VNI", value=str(vni), wished=False),))
+    return WantedClaims(claims=(Want(name=vni_claim(vni), type="VNI", value=str(vni)),))
 
 
 def vpc_trouble(attachment: VPCAttachment, vpc: VPC | None, vni: int | None) -> Trouble | None:
@@ -160,7 +159,7 @@ def want_for_attachment(
             # What nothing can be attached with is not taken from others.
             address = choose_address(subnets, str(attachment.metadata.uid), taken) if wants else None
             if address is not None:
-                wants.append(_address(vni, str(address), wished=False))
+                wants.append(_address(vni, str(address)))
             elif trouble is None:
                 trouble = _exhausted(attachment, version)
             continue
@@ -195,8 +194,8 @@ def _full(at: FunctionPlace) -> Trouble:
     )
 
 
-def _address(vni: int, address: str, *, wished: bool = True) -> Want:
-    return Want(name=address_claim(vni, ip_address(address)), type="Address", value=address, wished=wished)
+def _address(vni: int, address: str) -> Want:
+    return Want(name=address_claim(vni, ip_address(address)), type="Address", value=address)
 
 
 def _exhausted(attachment: VPCAttachment, version: int) -> Trouble:
