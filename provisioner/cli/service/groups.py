@@ -32,7 +32,8 @@ from provisioner.maintenance.controller import build_maintenance_controllers
 from provisioner.maintenance.follow import MaintenanceInformers
 from provisioner.network.control.controller import build_network_controllers
 from provisioner.network.control.records.informers import NetworkInformers
-from provisioner.network.infiniband.controller import InfiniBandInformers, build_infiniband_controllers
+from provisioner.network.infiniband.controller import build_infiniband_controllers
+from provisioner.network.infiniband.follow import InfiniBandInformers
 from provisioner.network.infiniband.ufm.connections import UfmConnections
 from provisioner.power.bmc.pool import BmcPool
 from provisioner.power.controller import PowerSettings, build_power_controllers

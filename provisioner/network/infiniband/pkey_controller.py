@@ -41,6 +41,8 @@ from provisioner.rules.shares import may_take
 
 log = structlog.get_logger(__name__)
 
+Clock = Callable[[], datetime]
+
 MANAGER: Final = "provisioner-infiniband"
 ASSIGNED: Final = "PKeyAssigned"
 EXHAUSTED_SECONDS: Final = 60.0
@@ -97,9 +99,7 @@ class Assignments(StatusReconciler[Said]):
 
     owned = owned_by(MANAGER, VPC)
 
-    def __init__(
-        self, cluster: Cluster, informers: InfiniBandInformers, events: Events, *, clock: Callable[[], datetime]
-    ) -> None:
+    def __init__(self, cluster: Cluster, informers: InfiniBandInformers, events: Events, *, clock: Clock) -> None:
         super().__init__(cluster, informers.vpcs, events, caches=informers.all, now=clock)
         self._informers = informers
         self.controller = Controller("infiniband-pkeys", self.reconcile)
@@ -166,13 +166,7 @@ class PKeyReleases(StatusReconciler[Said]):
     owned = owned_by(MANAGER, NetworkClaim)
 
     def __init__(
-        self,
-        cluster: Cluster,
-        informers: InfiniBandInformers,
-        pkeys: PKeys,
-        events: Events,
-        *,
-        clock: Callable[[], datetime],
+        self, cluster: Cluster, informers: InfiniBandInformers, pkeys: PKeys, events: Events, *, clock: Clock
     ) -> None:
         super().__init__(cluster, informers.claims, events, caches=informers.all, now=clock)
         self._informers = informers
@@ -224,13 +218,7 @@ class PoolCounts(StatusReconciler[Said]):
     owned = owned_by(MANAGER, NetworkPool)
 
     def __init__(
-        self,
-        cluster: Cluster,
-        informers: InfiniBandInformers,
-        pkeys: PKeys,
-        events: Events,
-        *,
-        clock: Callable[[], datetime],
+        self, cluster: Cluster, informers: InfiniBandInformers, pkeys: PKeys, events: Events, *, clock: Clock
     ) -> None:
         super().__init__(cluster, informers.pools, events, caches=informers.all, now=clock)
         self._pkeys = pkeys

@@ -18,7 +18,7 @@ from typing import Final, Literal
 import structlog
 
 from provisioner.api import InfiniBandNetwork
-from provisioner.api.machinery.codec import decode
+from provisioner.api.machinery.codec import decode, to_json
 from provisioner.api.machinery.errors import Conflict, NeedsHuman, NotFound, ProvisionerError, Retryable
 from provisioner.api.network.infiniband_network import InfiniBandNetworkStatus
 from provisioner.cluster.client import Cluster
@@ -183,7 +183,7 @@ def _once(
             cluster.apply_status(
                 InfiniBandNetwork,
                 host.fabric,
-                report.written(status),
+                to_json(status),
                 manager=MANAGER,
                 resource_version=network.metadata.resource_version,
             )
