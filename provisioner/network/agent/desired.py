@@ -106,15 +106,7 @@ class _Place:
             getattr(self, each.name).update(getattr(more, each.name))
 
     def frozen(self) -> PlaceState:
-        return PlaceState(
-            frozenset(self.links),
-            frozenset(self.addresses),
-            frozenset(self.routes),
-            frozenset(self.neighbours),
-            frozenset(self.fdb),
-            frozenset(self.sysctls),
-            frozenset(self.chains),
-        )
+        return PlaceState(**{each.name: frozenset(getattr(self, each.name)) for each in dataclasses.fields(self)})
 
 
 def wanted_state(readable: EnforceableSpec, situation: DpuInputs) -> dict[Place, PlaceState]:

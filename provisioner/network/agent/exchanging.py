@@ -20,7 +20,7 @@ from provisioner.api.network.dpu_network import DPUEvpn, DPUNetworkSpec
 from provisioner.network.agent.boot.plane import ServedBoot
 from provisioner.network.agent.dhcp.served import ServedPort
 from provisioner.network.agent.follow import Kernel
-from provisioner.network.agent.held_routes import HeldRoutes, forget, read, write
+from provisioner.network.agent.held_routes import HeldRoutes, read, write
 from provisioner.network.agent.result import Enforced, Exchanged, Problem
 from provisioner.network.evpn.bgpd import Bgpd
 from provisioner.network.evpn.exchange import Exchange
@@ -181,7 +181,7 @@ class ExchangingKernel:
         except BgpdFailed as error:
             return _failed(error)
         try:
-            forget(self._file)
+            self._file.unlink(missing_ok=True)
         except OSError as error:
             return Exchanged(False, "RoutesNotKept", f"{self._file} cannot be removed ({error}): remove it")
         self._exchange = self._written = self._off_since = None

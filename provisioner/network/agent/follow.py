@@ -12,7 +12,7 @@ from __future__ import annotations
 import threading
 import time
 from collections.abc import Callable, Iterable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any, Final, Protocol
 
 from provisioner.api.machinery.codec import from_json, to_json
@@ -75,11 +75,11 @@ class CardWorking(Protocol):
 
 @dataclass(frozen=True)
 class _Wish:
-    """`spec` None: there is no DPUNetwork. `refused`: why what was read is none."""
+    """`spec` None: there is no DPUNetwork. `refused`: why what was read is none. `status` makes it no other one."""
 
     generation: int
     spec: DPUNetworkSpec | None
-    status: Mapping[str, Any]
+    status: Mapping[str, Any] = field(compare=False)
     refused: str | None = None
 
 
@@ -119,11 +119,7 @@ class Agent:
         """What the watch has seen; None: there is no DPUNetwork of the name."""
         wish = _read(seen)
         with self._lock:
-            is_news = self._wish is None or (wish.generation, wish.spec, wish.refused) != (
-                self._wish.generation,
-                self._wish.spec,
-                self._wish.refused,
-            )
+            is_news = wish != self._wish
             self._wish = wish
         if is_news:
             self.changed.set()
@@ -146,7 +142,8 @@ class Agent:
             return
         if self._last is not None:
             self._kernel.enforce(self._last)
-        self._tell(self._with_card(wish, self._refused(wish)))
+        told = self._applied(wish, False, "NotReadable", wish.refused or "")
+        self._tell(self._with_card(wish, {"conditions": [told]}))
 
     def run(self, stop: threading.Event) -> None:
         """Look at once when the wish has changed, and every `LOOK_SECONDS`, until `stop` is set. Before anything was
@@ -213,9 +210,6 @@ class Agent:
             return self._condition(wish, "HostBootServed", "False", "NotServed", fault)
         words = f"Server {server} is answered on {boot.host.function}, as {boot.host.mac} with {boot.host.address}"
         return self._condition(wish, "HostBootServed", "True", "Served", words)
-
-    def _refused(self, wish: _Wish) -> Mapping[str, Any]:
-        return {"conditions": [self._applied(wish, False, "NotReadable", wish.refused or "")]}
 
     def _applied(self, wish: _Wish, holds: bool, reason: str, message: str) -> dict[str, Any]:
         return self._condition(wish, "Applied", "True" if holds else "False", reason, message)

@@ -21,7 +21,7 @@ from provisioner.api.network.dpu_network import DPUPort, PortRule
 Address = IPv4Address | IPv6Address
 Network = IPv4Network | IPv6Network
 
-_MAC: Final = re.compile(r"[0-9a-f][02468ace](:[0-9a-f]{2}){5}\Z")
+UNICAST_MAC: Final = re.compile(r"[0-9a-f][02468ace](:[0-9a-f]{2}){5}\Z")
 _WHOLE: Final = ((4, AF_INET, "32"), (6, AF_INET6, "128"))
 _PORTS: Final = re.compile(r"([0-9]{1,5})(?:-([0-9]{1,5}))?\Z")
 
@@ -104,7 +104,7 @@ class Port:
 def read_port(port: DPUPort) -> Port:
     """Raises: Unreadable, with the value and what it should be."""
     mac = port.mac_address.lower()
-    if not _MAC.match(mac):
+    if not UNICAST_MAC.match(mac):
         raise UnreadableValue(f"macAddress is {port.mac_address}, not a unicast MAC address")
     addresses = tuple(_read_address(each) for each in port.addresses)
     gateways = tuple(_read_address(each) for each in port.gateways)
