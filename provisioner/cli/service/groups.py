@@ -16,7 +16,7 @@ from provisioner.cluster.client import Cluster
 from provisioner.cluster.controller import Controller
 from provisioner.cluster.events import Events
 from provisioner.cluster.metrics import Meters
-from provisioner.cluster.resources import BMC_SECRETS, FABRIC_SECRETS, SLURM_SECRETS, SYSTEM
+from provisioner.cluster.resources import BMC_SECRETS, SLURM_SECRETS, SYSTEM
 from provisioner.health.controller import HealthInformers, build_health_controllers
 from provisioner.image.trust.controller import build_image_trust_controllers
 from provisioner.inventory.controller import InventoryInformers, build_inventory_controllers
@@ -200,7 +200,7 @@ def _infiniband(cluster: Cluster, events: Events, shared: GroupContext) -> list[
         fabrics=caches.infiniband_fabrics,
         networks=caches.infiniband_networks,
     )
-    connections = UfmConnections(cluster, namespace=FABRIC_SECRETS)
+    connections = UfmConnections(cluster)
     shared.meters.watch(connections.bulkhead)
     return build_infiniband_controllers(cluster, follow, events, shared.clock, connections=connections)
 

@@ -49,14 +49,13 @@ class ExchangingKernel:
         directory: Path,
         clock: Callable[[], float] = time.time,
         *,
-        await_seconds: float = AWAIT_SECONDS,
         linger_seconds: float = LINGER_SECONDS,
     ) -> None:
         self._kernel = kernel
         self._bgpd = Bgpd(directory, PATIENCE_SECONDS)
         self._file = directory / "held-routes.json"
         self._clock = clock
-        self._await_seconds, self._linger_seconds = await_seconds, linger_seconds
+        self._linger_seconds = linger_seconds
         self._exchange: Exchange | None = None
         self._await_until = 0.0
         self._written: HeldRoutes | None = None
@@ -140,7 +139,7 @@ class ExchangingKernel:
         self._off_since = None
         if self._told is not None and self._told.evpn is None:
             told = told_before(self._told, spec)
-            self._await_until = self._clock() + self._await_seconds
+            self._await_until = self._clock() + AWAIT_SECONDS
             exchange = self._exchange = Exchange(self._bgpd, fabric, told, told)
         elif exchange is None:
             kept = read(self._file)
@@ -148,7 +147,7 @@ class ExchangingKernel:
             exchange = self._exchange = Exchange(self._bgpd, fabric, kept.held, kept.awaited)
         elif exchange.fabric != fabric:
             exchange = self._exchange = Exchange(self._bgpd, fabric, exchange.held, exchange.held)
-            self._await_until = self._clock() + self._await_seconds
+            self._await_until = self._clock() + AWAIT_SECONDS
         if self._clock() >= self._await_until:
             exchange.awaited = frozenset()
         return exchange

@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections import Counter, defaultdict
 from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass, replace
-from ipaddress import IPv4Address, IPv4Network, IPv6Network, ip_network
+from ipaddress import IPv4Address, ip_network
 from typing import Any, Final, Literal
 
 from provisioner.api.network.dpu_network import DPUVPC, DPUNetworkSpec, RemotePrefixes
@@ -250,12 +250,8 @@ def learn(
 
 
 def _is_inside(network: Network, spaces: Iterable[Network]) -> bool:
-    return any(
-        isinstance(network, IPv4Network) and isinstance(space, IPv4Network) and network.subnet_of(space)
-        if space.version == 4
-        else isinstance(network, IPv6Network) and isinstance(space, IPv6Network) and network.subnet_of(space)
-        for space in spaces
-    )
+    ours = (space for space in spaces if space.version == network.version)
+    return any(network.subnet_of(space) for space in ours)  # type: ignore[arg-type]
 
 
 def _too_many(routes: Iterable[EvpnRoute]) -> set[tuple[int, str]]:

@@ -73,7 +73,7 @@ class Port:
     def of_version(self, version: int) -> list[Network]:
         """All from which the host may send."""
         return [
-            *(_host(address) for address in self.hosts(version)),
+            *(ip_network(address) for address in self.hosts(version)),
             *self.behind(version),
         ]
 
@@ -178,7 +178,3 @@ def _read_ports(text: str) -> tuple[int, int]:
     if not 1 <= first <= last <= 65535:
         raise UnreadableValue(f"{text} is no port or range of ports such as 443 or 1-9")
     return first, last
-
-
-def _host(address: Address) -> Network:
-    return ip_network(address)

@@ -62,8 +62,6 @@ class SubnetManagerHost:
     diagnostics: Diagnostics
     adopt: bool = False
     sweep_seconds: float = SWEEP_SECONDS
-    monotonic: Callable[[], float] = time.monotonic
-    sleep: Callable[[float], None] = time.sleep
 
     def enforce(self, network: InfiniBandNetwork, clock: Callable[[], datetime]) -> InfiniBandNetworkStatus | None:
         """Do what is wanted and say what was read back; None where another subnet manager is in charge."""
@@ -121,9 +119,9 @@ class SubnetManagerHost:
         findings = compare(network.spec, view)
         if not told and _differs(findings):
             tell_to_read(self.pid_file)  # who died between file and signal left this; so does a port that came up
-        ends, pause = self.monotonic() + self.sweep_seconds, 0.02
-        while _differs(findings) and self.monotonic() < ends:
-            self.sleep(pause)
+        ends, pause = time.monotonic() + self.sweep_seconds, 0.02
+        while _differs(findings) and time.monotonic() < ends:
+            time.sleep(pause)
             pause = min(pause * 2, 1.0)
             guids = {guid for guid, _ in (*findings.surplus, *findings.lacking)} | {*findings.full_by_default}
             view = self.diagnostics.reread(view, guids, master)
