@@ -159,7 +159,7 @@ def _domain(
     in_vrf = situation.backend == "vrf"
     master = vrf_name(domain.vni) if in_vrf else None
     table = routing_table(domain.vni) if in_vrf else MAIN_TABLE
-    if in_vrf and master is not None:
+    if master is not None:
         place.links.add(Link(master, "vrf", table=table))
         place.sysctls.update(vrf_sysctls(master))
         place.routes.update(_nowhere(table))

@@ -223,8 +223,7 @@ def _standing(exchange: Exchange, learned: Learned, evpn: DPUEvpn) -> Exchanged:
         return Exchanged(
             False,
             "RoutesRefused",
-            f"{quantity(unreadable, 'route is', 'routes are')} not as DPUs announce them, and not believed: "
-            "see `show bgp l2vpn evpn`, and "
-            "who else the reflectors take routes from",
+            f"{quantity(unreadable, 'route is', 'routes are')} not as DPUs announce them, and not believed: see "
+            "`show bgp l2vpn evpn`, and who else the reflectors take routes from",
         )
     return Exchanged(True, "Exchanged", "bgpd announces what passes here, and hears of what others have")

@@ -139,15 +139,15 @@ class Proxy:
 
     def _carry_out(self, connection: socket.socket, head: Head, what: Answerable) -> None:
         connection.settimeout(SILENT_SECONDS)
+        with_body = head.method != "HEAD"
         if isinstance(what, BootRequestRefused):
             _refuse(connection, what)
         elif isinstance(what, PassOn):
             status, kind, size, content = self._small(what)
             _head(connection, status, size, kind)
-            if head.method != "HEAD":
+            if with_body:
                 connection.sendall(content)
         else:
-            with_body = head.method != "HEAD"
             try:
                 if isinstance(what, RequestedFile):
                     self._image(connection, what, with_body=with_body)
