@@ -115,7 +115,8 @@ def _one(kernel: NetlinkSocket, operation: Operation) -> str | None:
     elif isinstance(operation, AddLink):
         return _added(kernel, operation)
     elif isinstance(operation, MoveLink):
-        return _moved(operation)
+        with opened(operation.target) as target, inside(operation.place), NetlinkSocket() as there:
+            return change_link(there, "set", index=if_nametoindex(operation.name), net_ns_fd=target)
     elif isinstance(operation, DeleteLink):
         return change_link(kernel, "del", index=if_nametoindex(operation.name))
     elif isinstance(operation, ChangeLink):
@@ -130,11 +131,6 @@ def _changed(kernel: NetlinkSocket, operation: ChangeLink) -> str | None:
     if operation.master is not None:
         how["master"] = if_nametoindex(operation.master) if operation.master else 0
     return change_link(kernel, "set", index=if_nametoindex(operation.name), **how)
-
-
-def _moved(operation: MoveLink) -> str | None:
-    with opened(operation.target) as target, inside(operation.place), NetlinkSocket() as kernel:
-        return change_link(kernel, "set", index=if_nametoindex(operation.name), net_ns_fd=target)
 
 
 def _added(kernel: NetlinkSocket, operation: AddLink) -> str | None:

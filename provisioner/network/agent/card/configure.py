@@ -109,7 +109,8 @@ def configure(wanted: CardConfiguration, programs: Tools, devices: Path = PCI_DE
     try:
         cards = find_bluefields(devices)
     except OSError as error:
-        return _failed(f"the PCI devices of this machine cannot be read ({error}): run the agent as root, with /sys")
+        words = f"the PCI devices of this machine cannot be read ({error}): run the agent as root, with /sys"
+        return CardReport(CardStatus(state="Failed"), words[:_MESSAGE])
     if not cards:
         ids = ", ".join(f"{VENDOR}:{device}" for device in MODELS)
         words = f"no PCI device of this machine is a BlueField ({ids}): nothing was done, and nothing is to be"
@@ -216,7 +217,3 @@ def _waiting_words(server: str, differences: Sequence[CardDifference]) -> str:
         f"{'; '.join([*told, *more])}. What is stored is in force once the power of Server {server} was off, with the "
         f"card's: kubectl provision power-cycle {server}. {command(asked)} shows it on the DPU"
     )
-
-
-def _failed(words: str) -> CardReport:
-    return CardReport(CardStatus(state="Failed"), words[:_MESSAGE])

@@ -35,7 +35,8 @@ _VPC: Final = re.compile(VPC_PATTERN)
 
 def render(fabric: str, spec: InfiniBandNetworkSpec) -> str:
     """The file for `spec`, the same text for the same network. Raises: Refused for what would mean something else."""
-    lines = list(_definitions("Default", DEFAULT_PKEY, "", ("ALL=limited", "SELF=full", *_full(spec.shared_guids))))
+    shared = (f"{guid}=full" for guid in _guids(spec.shared_guids))
+    lines = list(_definitions("Default", DEFAULT_PKEY, "", ("ALL=limited", "SELF=full", *shared)))
     for partition in spec.partitions:
         if not FIRST_PKEY <= partition.pkey <= LAST_PKEY or not _VPC.fullmatch(partition.vpc):
             raise Refused(
@@ -65,10 +66,6 @@ def _definitions(name: str, pkey: int, flags: str, members: Iterable[str]) -> It
     all_members = tuple(members)
     for at in range(0, len(all_members), GUIDS_PER_LINE):
         yield f"{name}=0x{pkey:04x}{flags} : {', '.join(all_members[at : at + GUIDS_PER_LINE])} ;"
-
-
-def _full(guids: Iterable[str]) -> Iterator[str]:
-    return (f"{guid}=full" for guid in _guids(guids))
 
 
 def _guids(guids: Iterable[str]) -> Iterator[str]:
