@@ -193,10 +193,8 @@ def _unacknowledged(enforced: Enforced, trouble: Exchanged) -> Enforced:
 
 
 def _failed(error: BgpdFailed) -> Exchanged:
-    held = "what was enforced last still is"
-    if isinstance(error, BgpdMissing):
-        return Exchanged(False, "BgpdMissing", f"{error}; {held}")
-    return Exchanged(False, "BgpdFailed", f"{error}; {held}")
+    reason = "BgpdMissing" if isinstance(error, BgpdMissing) else "BgpdFailed"
+    return Exchanged(False, reason, f"{error}; what was enforced last still is")
 
 
 def _standing(exchange: Exchange, learned: Learned, evpn: DPUEvpn) -> Exchanged:

@@ -150,7 +150,6 @@ def run(
     """Follow the network until `stop` is set. A network that is deleted changes nothing: its last state stays."""
     changed = threading.Event()
     networks.subscribe(lambda name, old, new: changed.set() if _generation(old) != _generation(new) else None)
-    waited = UNSYNCED_SECONDS
     while not stop.is_set():
         changed.clear()
         body = networks.get(host.fabric) if networks.has_synced else None
