@@ -226,11 +226,10 @@ class Facts:
         """The VPCs that may have ports on a DPU, and their peers."""
         found: dict[str, VPCView] = {}
         for claim in self.lookups.claims_by_dpu.get(dpu):
-            holder = claim["spec"]["holder"]
-            attachment = self.attachment(f"{holder['namespace']}/{holder['name']}")
+            attachment = self.attachment(holder_of(claim)[1])
             if attachment is None or is_released(claim):
                 continue
-            view = self.view(f"{holder['namespace']}/{attachment.spec.vpc_ref}")
+            view = self.view(f"{attachment.metadata.namespace}/{attachment.spec.vpc_ref}")
             for key in (view.key, *view.peers) if view is not None else ():
                 if (each := self.view(key)) is not None:
                     found[key] = each
