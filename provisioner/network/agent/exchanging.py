@@ -24,7 +24,7 @@ from provisioner.network.agent.held_routes import HeldRoutes, read, write
 from provisioner.network.agent.result import Enforced, Exchanged, Problem
 from provisioner.network.evpn.bgpd import Bgpd
 from provisioner.network.evpn.exchange import Exchange
-from provisioner.network.evpn.learn import Learned, told_before, within_of
+from provisioner.network.evpn.learn import Learned, told_before
 from provisioner.network.evpn.speaker import Fabric
 from provisioner.network.evpn.vty import BgpdFailed, BgpdMissing
 
@@ -88,9 +88,9 @@ class ExchangingKernel:
         try:
             exchange = self._begin(spec, spec.evpn)
             try:
-                learned = exchange.hear(spec, within_of(spec))
+                learned = exchange.hear(spec)
             except BgpdFailed as error:
-                trouble, learned = _failed(error), exchange.hold(spec, within_of(spec))
+                trouble, learned = _failed(error), exchange.hold(spec)
         except ValueError as error:
             words = f"the DPUNetwork has something that is no address ({error}): correct what it is compiled of"
             return _unacknowledged(self._kernel.enforce(spec), Exchanged(False, "SpecUnreadable", words))

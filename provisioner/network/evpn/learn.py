@@ -31,8 +31,6 @@ MOST_OF_A_DPU: Final = 4096
 """What a DPU announces of a VPC beyond that is not believed, all that is new of it: what came first cannot be told."""
 
 Reason = Literal["NotAMember", "OutsideVPC", "OwnAddress", "ClaimedByTwo", "TooMany"]
-Within = Mapping[int, Collection[str]]
-"""Of each VPC its cidrs and routes: what is announced of it must lie in one of them."""
 
 
 @dataclass(frozen=True, order=True)
@@ -163,14 +161,10 @@ def _session_ages(sessions: Mapping[str, Any]) -> list[int]:
     return found
 
 
-def within_of(spec: DPUNetworkSpec) -> Within:
-    return {vpc.vni: vpc.space for vpc in spec.vpcs}
-
-
 def told_before(remotes: DPUNetworkSpec, spec: DPUNetworkSpec) -> frozenset[EvpnRoute]:
     """The routes that `remotes`, enforced last, has from the API server: each of that VPC of `spec` in whose space it
     lies. No two that exchange packets have addresses in common."""
-    spaces = {vni: [ip_network(each) for each in prefixes] for vni, prefixes in within_of(spec).items()}
+    spaces = _spaces_of(spec)
     return frozenset(
         EvpnRoute(vni, prefix, remote.vtep)
         for vpc in remotes.vpcs
@@ -182,11 +176,7 @@ def told_before(remotes: DPUNetworkSpec, spec: DPUNetworkSpec) -> frozenset[Evpn
 
 
 def learn(
-    spec: DPUNetworkSpec,
-    heard: HeardRoutes,
-    held: Collection[EvpnRoute],
-    within: Within,
-    awaited: Collection[EvpnRoute] = (),
+    spec: DPUNetworkSpec, heard: HeardRoutes, held: Collection[EvpnRoute], awaited: Collection[EvpnRoute] = ()
 ) -> Learned:
     """`spec`: of a DPU, with `members` and without `remotes`. `held`: as the last call returned; `awaited`: what stays
     though no session speaks of it, until somebody does: as its DPU does not announce yet.
@@ -197,7 +187,7 @@ def learn(
     """
     members = {vpc.vni: frozenset(vpc.members) for vpc in spec.vpcs}
     own = _own_prefixes(spec)
-    spaces = {vni: [ip_network(each) for each in prefixes] for vni, prefixes in within.items()}
+    spaces = _spaces_of(spec)
     refused: set[RefusedRoute] = set()
     claims: dict[tuple[int, str], set[EvpnRoute]] = defaultdict(set)
     kept = {*held, *awaited}
@@ -247,6 +237,11 @@ def learn(
     vpcs = tuple(replace(vpc, remotes=_remotes(vpc, spec, by_vni, own)) for vpc in spec.vpcs)
     left = frozenset(route for route in awaited if route in believed and route not in heard.routes)
     return Learned(replace(spec, vpcs=vpcs), believed, tuple(sorted(refused)), left)
+
+
+def _spaces_of(spec: DPUNetworkSpec) -> dict[int, list[Network]]:
+    """Of each VPC its cidrs and routes: what is announced of it must lie in one of them."""
+    return {vpc.vni: [ip_network(each) for each in vpc.space] for vpc in spec.vpcs}
 
 
 def _is_inside(network: Network, spaces: Iterable[Network]) -> bool:
