@@ -15,7 +15,7 @@ from provisioner.cluster.client import Cluster
 from provisioner.cluster.controller import Controller
 from provisioner.cluster.events import Events
 from provisioner.cluster.metrics import Meters
-from provisioner.cluster.resources import FABRIC_SECRETS, SLURM_SECRETS, SYSTEM
+from provisioner.cluster.resources import SLURM_SECRETS, SYSTEM
 from provisioner.health.controller import HealthInformers, build_health_controllers
 from provisioner.image.trust.controller import build_image_trust_controllers
 from provisioner.inventory.controller import InventoryInformers, build_inventory_controllers
@@ -29,8 +29,10 @@ from provisioner.join.controller import (
 )
 from provisioner.maintenance.controller import build_maintenance_controllers
 from provisioner.maintenance.follow import MaintenanceInformers
-from provisioner.network.control.controller import NetworkInformers, build_network_controllers
-from provisioner.network.infiniband.controller import InfiniBandInformers, build_infiniband_controllers
+from provisioner.network.control.controller import build_network_controllers
+from provisioner.network.control.records.informers import NetworkInformers
+from provisioner.network.infiniband.controller import build_infiniband_controllers
+from provisioner.network.infiniband.follow import InfiniBandInformers
 from provisioner.network.infiniband.ufm.connections import UfmConnections
 from provisioner.power.controller import PowerSettings, build_power_controllers
 from provisioner.rollout.controller import build_rollout_controllers
@@ -195,7 +197,7 @@ def _infiniband(cluster: Cluster, events: Events, shared: GroupContext) -> list[
         fabrics=caches.infiniband_fabrics,
         networks=caches.infiniband_networks,
     )
-    connections = UfmConnections(cluster, namespace=FABRIC_SECRETS)
+    connections = UfmConnections(cluster)
     shared.meters.watch(connections.bulkhead)
     return build_infiniband_controllers(cluster, follow, events, shared.clock, connections=connections)
 

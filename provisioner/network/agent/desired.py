@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 from collections import defaultdict
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from ipaddress import ip_network
 from typing import Final
@@ -106,15 +106,7 @@ class _Place:
             getattr(self, each.name).update(getattr(more, each.name))
 
     def frozen(self) -> PlaceState:
-        return PlaceState(
-            frozenset(self.links),
-            frozenset(self.addresses),
-            frozenset(self.routes),
-            frozenset(self.neighbours),
-            frozenset(self.fdb),
-            frozenset(self.sysctls),
-            frozenset(self.chains),
-        )
+        return PlaceState(**{each.name: frozenset(getattr(self, each.name)) for each in dataclasses.fields(self)})
 
 
 def wanted_state(readable: EnforceableSpec, situation: DpuInputs) -> dict[Place, PlaceState]:
@@ -124,9 +116,19 @@ def wanted_state(readable: EnforceableSpec, situation: DpuInputs) -> dict[Place,
     ports: dict[int, list[Port]] = defaultdict(list)
     for port in readable.ports:
         ports[port.vni].append(port)
+    domains: dict[Place, list[DomainDevices]] = defaultdict(list)
     for domain in readable.domains:
-        _domain(places[situation.place_of(domain.vni)], domain, readable, ports, situation)
-    for place, devices in _devices(readable, ports, situation).items():
+        place = situation.place_of(domain.vni)
+        _domain(places[place], domain, readable, ports, situation)
+        domains[place].append(
+            DomainDevices(
+                vni=domain.vni,
+                ports=tuple((port, situation.interfaces[port.function]) for port in ports[domain.vni]),
+                vxlan=vxlan_name(domain.vni),
+                links=tuple(peer_link_name(domain.vni, peer) for peer in domain.peers),
+            )
+        )
+    for place, devices in domains.items():
         places[place].chains.update(domain_chains(devices, in_vrfs=situation.backend == "vrf"))
     if readable.vtep:
         home.chains.update(underlay_chains(readable.vtep, {domain.vni: domain.members for domain in readable.domains}))
@@ -141,22 +143,6 @@ def wanted_state(readable: EnforceableSpec, situation: DpuInputs) -> dict[Place,
     return {place: state.frozen() for place, state in places.items()}
 
 
-def _devices(
-    readable: EnforceableSpec, ports: Mapping[int, list[Port]], situation: DpuInputs
-) -> dict[Place, list[DomainDevices]]:
-    found: dict[Place, list[DomainDevices]] = defaultdict(list)
-    for domain in readable.domains:
-        found[situation.place_of(domain.vni)].append(
-            DomainDevices(
-                vni=domain.vni,
-                ports=tuple((port, situation.interfaces[port.function]) for port in ports[domain.vni]),
-                vxlan=vxlan_name(domain.vni),
-                links=tuple(peer_link_name(domain.vni, peer) for peer in domain.peers),
-            )
-        )
-    return found
-
-
 def _domain(
     place: _Place,
     domain: Domain,
@@ -167,10 +153,14 @@ def _domain(
     in_vrf = situation.backend == "vrf"
     master = vrf_name(domain.vni) if in_vrf else None
     table = routing_table(domain.vni) if in_vrf else MAIN_TABLE
-    if in_vrf and master is not None:
+    if master is not None:
         place.links.add(Link(master, "vrf", table=table))
         place.sysctls.update(vrf_sysctls(master))
-        place.routes.update(_nowhere(table))
+        # What a domain has no route to must not be looked for in the DPU's own table.
+        place.routes.update(
+            Route(default, table=table, metric=UNREACHABLE_METRIC, kind="unreachable")
+            for default in ("0.0.0.0/0", "::/0")
+        )
     else:
         place.sysctls.update(namespace_sysctls())
         # Without any address of its own a namespace takes no gateway for valid.
@@ -219,12 +209,6 @@ def _domain(
         )
         place.sysctls.update(device_sysctls(device, is_port=False))
         _peer(place, device, readable.vtep, peer, ports[peer], table)
-
-
-def _nowhere(table: int) -> Iterator[Route]:
-    """What a domain has no route to must not be looked for in the DPU's own table."""
-    for default in ("0.0.0.0/0", "::/0"):
-        yield Route(default, table=table, metric=UNREACHABLE_METRIC, kind="unreachable")
 
 
 def _remotes(place: _Place, domain: Domain, vxlan: str, table: int) -> None:

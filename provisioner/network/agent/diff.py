@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable
 from dataclasses import replace
+from functools import partial
 
 from provisioner.network.agent.model.state import (
     HOME,
@@ -54,7 +55,7 @@ def differences(wanted: KernelState, observed: KernelState) -> list[Operation]:
             for place in kept:
                 operations.extend(step(place, wanted.get(place, _NOTHING), now[place]))
 
-    all_of(_namespace_settings)
+    all_of(partial(_settings, of_devices=False))
     operations += _moves(wanted, now)
     operations += _deleted_links(wanted, now)
     operations += _added_links(wanted, now, of_rules=True)
@@ -63,21 +64,15 @@ def differences(wanted: KernelState, observed: KernelState) -> list[Operation]:
         if chains != now[place].chains:
             operations.append(LoadChains(place, chains, chains_before[place]))
     operations += _added_links(wanted, now, of_rules=False)
-    all_of(_changed_links, _device_settings, _switched_on, _entries)
+    all_of(_changed_links, partial(_settings, of_devices=True), _switched_on, _entries)
     operations += [DeleteNamespace(place) for place in places if place not in kept]
     return operations
 
 
-def _namespace_settings(place: Place, wanted: PlaceState, observed: PlaceState) -> Iterable[Operation]:
-    """What a device begins with: set before there is one."""
+def _settings(place: Place, wanted: PlaceState, observed: PlaceState, *, of_devices: bool) -> Iterable[Operation]:
+    """Of devices, or what a device begins with, which is set before there is one."""
     for sysctl in sorted(wanted.sysctls - observed.sysctls):
-        if sysctl_device(sysctl) is None:
-            yield SetSysctl(place, sysctl)
-
-
-def _device_settings(place: Place, wanted: PlaceState, observed: PlaceState) -> Iterable[Operation]:
-    for sysctl in sorted(wanted.sysctls - observed.sysctls):
-        if sysctl_device(sysctl) is not None:
+        if (sysctl_device(sysctl) is not None) == of_devices:
             yield SetSysctl(place, sysctl)
 
 

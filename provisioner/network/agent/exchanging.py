@@ -20,11 +20,11 @@ from provisioner.api.network.dpu_network import DPUEvpn, DPUNetworkSpec
 from provisioner.network.agent.boot.plane import ServedBoot
 from provisioner.network.agent.dhcp.served import ServedPort
 from provisioner.network.agent.follow import Kernel
-from provisioner.network.agent.held_routes import HeldRoutes, forget, read, write
+from provisioner.network.agent.held_routes import HeldRoutes, read, write
 from provisioner.network.agent.result import Enforced, Exchanged, Problem
 from provisioner.network.evpn.bgpd import Bgpd
 from provisioner.network.evpn.exchange import Exchange
-from provisioner.network.evpn.learn import Learned, told_before, within_of
+from provisioner.network.evpn.learn import Learned, told_before
 from provisioner.network.evpn.speaker import Fabric
 from provisioner.network.evpn.vty import BgpdFailed, BgpdMissing
 
@@ -49,14 +49,13 @@ class ExchangingKernel:
         directory: Path,
         clock: Callable[[], float] = time.time,
         *,
-        await_seconds: float = AWAIT_SECONDS,
         linger_seconds: float = LINGER_SECONDS,
     ) -> None:
         self._kernel = kernel
         self._bgpd = Bgpd(directory, PATIENCE_SECONDS)
         self._file = directory / "held-routes.json"
         self._clock = clock
-        self._await_seconds, self._linger_seconds = await_seconds, linger_seconds
+        self._linger_seconds = linger_seconds
         self._exchange: Exchange | None = None
         self._await_until = 0.0
         self._written: HeldRoutes | None = None
@@ -89,9 +88,9 @@ class ExchangingKernel:
         try:
             exchange = self._begin(spec, spec.evpn)
             try:
-                learned = exchange.hear(spec, within_of(spec))
+                learned = exchange.hear(spec)
             except BgpdFailed as error:
-                trouble, learned = _failed(error), exchange.hold(spec, within_of(spec))
+                trouble, learned = _failed(error), exchange.hold(spec)
         except ValueError as error:
             words = f"the DPUNetwork has something that is no address ({error}): correct what it is compiled of"
             return _unacknowledged(self._kernel.enforce(spec), Exchanged(False, "SpecUnreadable", words))
@@ -140,7 +139,7 @@ class ExchangingKernel:
         self._off_since = None
         if self._told is not None and self._told.evpn is None:
             told = told_before(self._told, spec)
-            self._await_until = self._clock() + self._await_seconds
+            self._await_until = self._clock() + AWAIT_SECONDS
             exchange = self._exchange = Exchange(self._bgpd, fabric, told, told)
         elif exchange is None:
             kept = read(self._file)
@@ -148,7 +147,7 @@ class ExchangingKernel:
             exchange = self._exchange = Exchange(self._bgpd, fabric, kept.held, kept.awaited)
         elif exchange.fabric != fabric:
             exchange = self._exchange = Exchange(self._bgpd, fabric, exchange.held, exchange.held)
-            self._await_until = self._clock() + self._await_seconds
+            self._await_until = self._clock() + AWAIT_SECONDS
         if self._clock() >= self._await_until:
             exchange.awaited = frozenset()
         return exchange
@@ -181,7 +180,7 @@ class ExchangingKernel:
         except BgpdFailed as error:
             return _failed(error)
         try:
-            forget(self._file)
+            self._file.unlink(missing_ok=True)
         except OSError as error:
             return Exchanged(False, "RoutesNotKept", f"{self._file} cannot be removed ({error}): remove it")
         self._exchange = self._written = self._off_since = None
@@ -194,10 +193,8 @@ def _unacknowledged(enforced: Enforced, trouble: Exchanged) -> Enforced:
 
 
 def _failed(error: BgpdFailed) -> Exchanged:
-    held = "what was enforced last still is"
-    if isinstance(error, BgpdMissing):
-        return Exchanged(False, "BgpdMissing", f"{error}; {held}")
-    return Exchanged(False, "BgpdFailed", f"{error}; {held}")
+    reason = "BgpdMissing" if isinstance(error, BgpdMissing) else "BgpdFailed"
+    return Exchanged(False, reason, f"{error}; what was enforced last still is")
 
 
 def _standing(exchange: Exchange, learned: Learned, evpn: DPUEvpn) -> Exchanged:
@@ -224,8 +221,7 @@ def _standing(exchange: Exchange, learned: Learned, evpn: DPUEvpn) -> Exchanged:
         return Exchanged(
             False,
             "RoutesRefused",
-            f"{quantity(unreadable, 'route is', 'routes are')} not as DPUs announce them, and not believed: "
-            "see `show bgp l2vpn evpn`, and "
-            "who else the reflectors take routes from",
+            f"{quantity(unreadable, 'route is', 'routes are')} not as DPUs announce them, and not believed: see "
+            "`show bgp l2vpn evpn`, and who else the reflectors take routes from",
         )
     return Exchanged(True, "Exchanged", "bgpd announces what passes here, and hears of what others have")

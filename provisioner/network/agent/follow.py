@@ -12,7 +12,7 @@ from __future__ import annotations
 import threading
 import time
 from collections.abc import Callable, Iterable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any, Final, Protocol
 
 from provisioner.api.machinery.codec import from_json, to_json
@@ -75,11 +75,11 @@ class CardWorking(Protocol):
 
 @dataclass(frozen=True)
 class _Wish:
-    """`spec` None: there is no DPUNetwork. `refused`: why what was read is none."""
+    """`spec` None: there is no DPUNetwork. `refused`: why what was read is none. `status` makes it no other one."""
 
     generation: int
     spec: DPUNetworkSpec | None
-    status: Mapping[str, Any]
+    status: Mapping[str, Any] = field(compare=False)
     refused: str | None = None
 
 
@@ -119,11 +119,7 @@ class Agent:
         """What the watch has seen; None: there is no DPUNetwork of the name."""
         wish = _read(seen)
         with self._lock:
-            is_news = self._wish is None or (wish.generation, wish.spec, wish.refused) != (
-                self._wish.generation,
-                self._wish.spec,
-                self._wish.refused,
-            )
+            is_news = wish != self._wish
             self._wish = wish
         if is_news:
             self.changed.set()
@@ -146,7 +142,8 @@ class Agent:
             return
         if self._last is not None:
             self._kernel.enforce(self._last)
-        self._tell(self._with_card(wish, self._refused(wish)))
+        told = self._condition(wish, "Applied", False, "NotReadable", wish.refused or "")
+        self._tell(self._with_card(wish, {"conditions": [told]}))
 
     def run(self, stop: threading.Event) -> None:
         """Look at once when the wish has changed, and every `LOOK_SECONDS`, until `stop` is set. Before anything was
@@ -186,10 +183,9 @@ class Agent:
             "a dump of the kernel agrees" if enforced.agrees else "the kernel does not agree yet; trying again"
         )
         reason = "Enforced" if enforced.agrees else problems[0].reason if problems else "Differs"
-        conditions = [self._applied(wish, enforced.agrees, reason, words)]
+        conditions = [self._condition(wish, "Applied", enforced.agrees, reason, words)]
         if (routes := enforced.exchanged) is not None:
-            holds = "True" if routes.holds else "False"
-            conditions.append(self._condition(wish, "RoutesExchanged", holds, routes.reason, routes.message))
+            conditions.append(self._condition(wish, "RoutesExchanged", routes.holds, routes.reason, routes.message))
         if spec.host_boot is not None:
             conditions.append(self._host_boot(wish, spec.host_boot.server, enforced.boot, fault))
         status: dict[str, Any] = {
@@ -208,17 +204,11 @@ class Agent:
     def _host_boot(self, wish: _Wish, server: str, boot: ServedBoot | None, fault: str | None) -> dict[str, Any]:
         if boot is None:
             words = f"Server {server} cannot boot through this DPU: the condition Applied says why"
-            return self._condition(wish, "HostBootServed", "False", "NotEnforced", words)
+            return self._condition(wish, "HostBootServed", False, "NotEnforced", words)
         if fault is not None:
-            return self._condition(wish, "HostBootServed", "False", "NotServed", fault)
+            return self._condition(wish, "HostBootServed", False, "NotServed", fault)
         words = f"Server {server} is answered on {boot.host.function}, as {boot.host.mac} with {boot.host.address}"
-        return self._condition(wish, "HostBootServed", "True", "Served", words)
-
-    def _refused(self, wish: _Wish) -> Mapping[str, Any]:
-        return {"conditions": [self._applied(wish, False, "NotReadable", wish.refused or "")]}
-
-    def _applied(self, wish: _Wish, holds: bool, reason: str, message: str) -> dict[str, Any]:
-        return self._condition(wish, "Applied", "True" if holds else "False", reason, message)
+        return self._condition(wish, "HostBootServed", True, "Served", words)
 
     def _want_card(self, wanted: CardConfiguration | None) -> None:
         if self._card is not None:
@@ -235,7 +225,9 @@ class Agent:
         card = {"state": state, "differences": to_json(report.status.differences)}
         return {**status, "card": card, "conditions": [*status["conditions"], condition]}
 
-    def _condition(self, wish: _Wish, type_: str, status: str, reason: str, message: str) -> dict[str, Any]:
+    def _condition(self, wish: _Wish, type_: str, status: bool | str, reason: str, message: str) -> dict[str, Any]:
+        if isinstance(status, bool):
+            status = "True" if status else "False"
         found = (c for c in wish.status.get("conditions") or () if c.get("type") == type_)
         before: Mapping[str, Any] = next(found, {})
         said = next((c for c in (self._said or {}).get("conditions", ()) if c["type"] == type_), before)
@@ -296,10 +288,9 @@ def follow(
     root: str,
     say: Callable[[str], None],
     stop: threading.Event,
-    boot: BootServer | None = None,
-    card: CardWorker | None = None,
-    *,
-    watch_routes: Callable[[Callable[[], object], threading.Event], object] | None = None,
+    boot: BootServer | None,
+    card: CardWorker,
+    watch_routes: Callable[[Callable[[], object], threading.Event], object],
 ) -> None:
     """Follow the DPUNetwork named as this machine's Node, below `root` as the kubelet joined, until `stop` is set.
     `boot`: what answers a host that boots by the DPU. `card`: what brings the card to what was declared.
@@ -317,17 +308,14 @@ def follow(
     agent = Agent(kernel, write, say, serve=dhcp.serve, serve_boot=serve_boot, card=card)
     watch = ObjectWatch(own, agent.take, say, "DPUNetwork")
     dhcp.start()
-    if card is not None:
-        card.start(agent.changed.set)
+    card.start(agent.changed.set)
     watch.start()
-    if watch_routes is not None:
-        threading.Thread(target=watch_routes, args=(agent.changed.set, stop), daemon=True).start()
+    threading.Thread(target=watch_routes, args=(agent.changed.set, stop), daemon=True).start()
     try:
         agent.run(stop)
     finally:
         watch.stop()
         dhcp.stop()
-        if card is not None:
-            card.stop()
+        card.stop()
         if boot is not None:
             boot.stop()

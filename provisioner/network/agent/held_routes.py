@@ -45,11 +45,6 @@ def write(path: Path, routes: HeldRoutes) -> None:
     partial.replace(path)
 
 
-def forget(path: Path) -> None:
-    """Raises: OSError."""
-    path.unlink(missing_ok=True)
-
-
 def _plain(routes: Iterable[EvpnRoute]) -> list[list[Any]]:
     return [[each.vni, each.prefix, each.vtep] for each in sorted(routes)]
 

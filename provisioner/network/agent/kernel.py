@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-import socket
 from collections.abc import Iterable, Iterator, Sequence
 from functools import cache
 from itertools import groupby
+from socket import if_nametoindex
 
 from provisioner.network.agent import nft
 from provisioner.network.agent.model import namespaces
@@ -70,7 +70,7 @@ def _in_place(place: Place, operations: Iterable[Operation]) -> Iterator[Operati
 
 
 def _entries(kernel: NetlinkSocket, operations: Sequence[Put | Remove]) -> Iterator[OperationRefused]:
-    index_of = cache(_index_of)
+    index_of = cache(if_nametoindex)
     requests, sent = [], []
     for operation in operations:
         try:
@@ -115,9 +115,10 @@ def _one(kernel: NetlinkSocket, operation: Operation) -> str | None:
     elif isinstance(operation, AddLink):
         return _added(kernel, operation)
     elif isinstance(operation, MoveLink):
-        return _moved(operation)
+        with opened(operation.target) as target, inside(operation.place), NetlinkSocket() as there:
+            return change_link(there, "set", index=if_nametoindex(operation.name), net_ns_fd=target)
     elif isinstance(operation, DeleteLink):
-        return change_link(kernel, "del", index=_index_of(operation.name))
+        return change_link(kernel, "del", index=if_nametoindex(operation.name))
     elif isinstance(operation, ChangeLink):
         return _changed(kernel, operation)
     return None
@@ -128,13 +129,8 @@ def _changed(kernel: NetlinkSocket, operation: ChangeLink) -> str | None:
     if operation.up is not None:
         how["state"] = "up" if operation.up else "down"
     if operation.master is not None:
-        how["master"] = _index_of(operation.master) if operation.master else 0
-    return change_link(kernel, "set", index=_index_of(operation.name), **how)
-
-
-def _moved(operation: MoveLink) -> str | None:
-    with opened(operation.target) as target, inside(operation.place), NetlinkSocket() as kernel:
-        return change_link(kernel, "set", index=_index_of(operation.name), net_ns_fd=target)
+        how["master"] = if_nametoindex(operation.master) if operation.master else 0
+    return change_link(kernel, "set", index=if_nametoindex(operation.name), **how)
 
 
 def _added(kernel: NetlinkSocket, operation: AddLink) -> str | None:
@@ -149,11 +145,6 @@ def _added(kernel: NetlinkSocket, operation: AddLink) -> str | None:
         else:
             how = {"peer": {"ifname": link.peer, "net_ns_fd": there}}
         return change_link(kernel, "add", ifname=link.name, kind=link.kind, net_ns_fd=here, **how)
-
-
-def _index_of(device: str) -> int:
-    """In the namespace in which the thread is. Raises: OSError if there is no such device."""
-    return socket.if_nametoindex(device)
 
 
 def _words(error: OSError | NftRefused) -> str:

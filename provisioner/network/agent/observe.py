@@ -36,6 +36,7 @@ from provisioner.network.agent.rules.tables import read_tables
 from provisioner.network.agent.rules.underlay import VXLAN_PORT
 
 SYSCTLS: Final = Path("/proc/sys/net")
+_FAMILIES: Final = (socket.AF_INET, socket.AF_INET6)
 
 
 @dataclass(frozen=True)
@@ -88,14 +89,8 @@ def _observe_here(
         if place != HOME:
             tables |= {MAIN_TABLE}
         vxlans = {link.index: link.name for link in ours if link.kind == "vxlan"}
-        routes = [
-            *kernel.dump(GET_ROUTE, dump_routes(socket.AF_INET)),
-            *kernel.dump(GET_ROUTE, dump_routes(socket.AF_INET6)),
-        ]
-        neighbours = [
-            *kernel.dump(GET_NEIGHBOUR, dump_neighbours(socket.AF_INET)),
-            *kernel.dump(GET_NEIGHBOUR, dump_neighbours(socket.AF_INET6)),
-        ]
+        routes = [body for family in _FAMILIES for body in kernel.dump(GET_ROUTE, dump_routes(family))]
+        neighbours = [body for family in _FAMILIES for body in kernel.dump(GET_NEIGHBOUR, dump_neighbours(family))]
         dumps = nft.dump()
         chains, marks = read_tables(dumps, chain_devices(TABLE) if dumps else {})
         if reader is None or not reader.is_for(devices, tables):

@@ -21,21 +21,13 @@ _PROBE_TABLE: Final = (1 << 24) + 1
 
 def find_interfaces(owner: str, names: Collection[str]) -> dict[str, int]:
     """Those that exist, at HOME or in a domain, and the largest MTU of each in bytes. Raises: OSError."""
-    found = {}
-    for place in (HOME, *domains_of(owner)):
-        with inside(place):
-            found.update({link.name: link.largest_mtu_bytes for link in _links() if link.name in names})
-    return found
+    return {link.name: link.largest_mtu_bytes for link in _links_of(owner) if link.name in names}
 
 
 def former_macs(owner: str, names: Collection[str]) -> dict[str, str]:
     """Of those that have the gateway's hardware address, the one that is their own. Raises: OSError."""
-    found = {}
-    for place in (HOME, *domains_of(owner)):
-        with inside(place):
-            ours = [link for link in _links() if link.name in names and link.mac == GATEWAY_MAC]
-            found.update({link.name: link.permanent_mac or own_mac(link.name) for link in ours})
-    return found
+    ours = [link for link in _links_of(owner) if link.name in names and link.mac == GATEWAY_MAC]
+    return {link.name: link.permanent_mac or own_mac(link.name) for link in ours}
 
 
 def find_underlay(vtep: str, device: str | None) -> Underlay:
@@ -60,6 +52,14 @@ def has_vrf() -> bool:
             return False
         change_link(kernel, "del", index=socket.if_nametoindex(_PROBE))
     return True
+
+
+def _links_of(owner: str) -> list[SeenLink]:
+    found: list[SeenLink] = []
+    for place in (HOME, *domains_of(owner)):
+        with inside(place):
+            found += _links()
+    return found
 
 
 def _links() -> list[SeenLink]:

@@ -10,22 +10,18 @@ import time
 from collections.abc import Callable
 from datetime import UTC, datetime
 
-from provisioner.api.network.network_pool import THE_POOL
 from provisioner.cluster.client import Cluster
-from provisioner.cluster.controller import Controller, Reconcile
+from provisioner.cluster.controller import Controller
 from provisioner.cluster.events import Events
-from provisioner.cluster.work_queue import WorkQueue
 from provisioner.network.control.attachments import Attachments
 from provisioner.network.control.claims.release import ClaimReleases
 from provisioner.network.control.dpus import DPUs
 from provisioner.network.control.follow import FollowNetworks, NetworkQueues
 from provisioner.network.control.records.facts import Facts
 from provisioner.network.control.records.informers import NetworkInformers
-from provisioner.network.control.records.writes import MANAGER, Compilations, Generations
+from provisioner.network.control.records.shared import Shared
 from provisioner.network.control.turns import TenantTurns
 from provisioner.network.control.vpcs import Groups, Pools, VPCs
-
-__all__ = ["MANAGER", "NetworkInformers", "build_network_controllers"]
 
 
 def build_network_controllers(
@@ -37,19 +33,11 @@ def build_network_controllers(
     monotonic: Callable[[], float] = time.monotonic,
 ) -> list[Controller]:
     """The controllers of tenant networks, following their caches. Build them anew for each leadership."""
-
-    def controller(name: str, reconcile: Reconcile, *, workers: int = 1) -> Controller:
-        return Controller(name, reconcile, workers=workers, queue=WorkQueue(clock=monotonic))
-
     facts = Facts(informers)
-    compilations, generations = Compilations(), Generations()
-    vpcs = VPCs(cluster, facts, recorder, controller, clock)
-    dpus = DPUs(cluster, facts, recorder, compilations, generations, controller, clock)
-    attachments = Attachments(cluster, facts, recorder, generations, dpus.refused, controller, clock, monotonic)
-    releases = ClaimReleases(cluster, facts, recorder, compilations, controller, clock, monotonic)
-    groups = Groups(cluster, facts, recorder, controller, clock)
-    pools = Pools(cluster, facts, recorder, controller, clock)
-    spread = controller("network-spread", lambda key: follow.spread(key))
+    shared = Shared(cluster=cluster, facts=facts, events=recorder, clock=clock, monotonic=monotonic)
+    vpcs, dpus, releases = VPCs(shared), DPUs(shared), ClaimReleases(shared)
+    attachments, groups, pools = Attachments(shared, dpus.refused), Groups(shared), Pools(shared)
+    spread = shared.controller("network-spread", lambda key: follow.spread(key))
     queues = NetworkQueues(
         vpcs=vpcs.controller.queue,
         attachments=attachments.controller.queue,
@@ -59,7 +47,7 @@ def build_network_controllers(
         dpus=dpus.controller.queue,
         spread=spread.queue,
     )
-    follow = FollowNetworks(facts, queues, TenantTurns(monotonic), THE_POOL)
+    follow = FollowNetworks(facts, queues, TenantTurns(monotonic))
     follow.subscribe()
     parts = (vpcs, attachments, dpus, releases, groups, pools)
     return [*(part.controller for part in parts), spread]

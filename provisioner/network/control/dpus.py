@@ -5,26 +5,23 @@ It is deleted only once the DPU itself is gone, asked for past every cache.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
-from datetime import datetime
+from collections.abc import Mapping
 from typing import Any, Final
 
 import structlog
 
 from provisioner.api import DPUNetwork, Server
 from provisioner.api.machinery.errors import Refused
-from provisioner.cluster.client import Cluster
-from provisioner.cluster.controller import RESYNC_SECONDS, Controller
-from provisioner.cluster.events import Events
+from provisioner.cluster.controller import RESYNC_SECONDS
 from provisioner.cluster.own_writes import BEHIND_SECONDS, OwnWrites
 from provisioner.cluster.reconciler import Reconciler
 from provisioner.cluster.resources import ResourceType, of
 from provisioner.cluster.source import Object, spec_of
 from provisioner.network.control.compile.compile import compile_network, to_object
 from provisioner.network.control.grants import Grants
-from provisioner.network.control.records.facts import Facts
 from provisioner.network.control.records.informers import LEAVING_ANNOTATION, card_of, leaving_of
-from provisioner.network.control.records.writes import MANAGER, Compilations, Generations
+from provisioner.network.control.records.shared import Shared
+from provisioner.network.control.records.writes import MANAGER
 
 log = structlog.get_logger(__name__)
 
@@ -34,26 +31,17 @@ WORKERS: Final = 4
 class DPUs(Reconciler):
     """Reconciles one DPU at a time, by name. refused: those whose DPUNetwork the API server did not take."""
 
-    def __init__(
-        self,
-        cluster: Cluster,
-        facts: Facts,
-        events: Events,
-        compilations: Compilations,
-        generations: Generations,
-        controller: Callable[..., Controller],
-        clock: Callable[[], datetime],
-    ) -> None:
-        super().__init__(facts.caches.servers, caches=facts.caches.all, own=OwnWrites(clock))
-        self._cluster = cluster
-        self._facts = facts
-        self._events = events
-        self._compilations = compilations
-        self._generations = generations
-        self._grants = Grants(cluster, facts.caches, self.own)
+    def __init__(self, shared: Shared) -> None:
+        super().__init__(shared.facts.caches.servers, caches=shared.facts.caches.all, own=OwnWrites(shared.clock))
+        self._cluster = shared.cluster
+        self._facts = shared.facts
+        self._events = shared.events
+        self._compilations = shared.compilations
+        self._generations = shared.generations
+        self._grants = Grants(shared.cluster, shared.facts.caches, self.own)
         self.refused: set[str] = set()
         self._warned: dict[tuple[str, str], str] = {}
-        self.controller = controller("network-dpus", self.reconcile, workers=WORKERS)
+        self.controller = shared.controller("network-dpus", self.reconcile, workers=WORKERS)
 
     def leave(self, key: str, body: Object | None) -> float | None:
         if not self.shows_own_writes(key):

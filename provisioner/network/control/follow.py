@@ -6,6 +6,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import Any, Final
 
+from provisioner.api.network.network_pool import THE_POOL
 from provisioner.cluster.source import Object, conditions_of, spec_of
 from provisioner.cluster.work_queue import WorkQueue
 from provisioner.network.control.grants import DPU_LABEL
@@ -48,12 +49,11 @@ class NetworkQueues:
 class FollowNetworks:
     """Puts into the queues what changes concern."""
 
-    def __init__(self, facts: Facts, queues: NetworkQueues, turns: TenantTurns, pool: str) -> None:
+    def __init__(self, facts: Facts, queues: NetworkQueues, turns: TenantTurns) -> None:
         self._facts = facts
         self._turns = turns
         self._lookups = facts.lookups
         self._queues = queues
-        self._pool = pool
 
     def subscribe(self) -> None:
         caches = self._facts.caches
@@ -151,7 +151,7 @@ class FollowNetworks:
         if kind == "VPC":
             self._queues.vpcs.add(holder)
             self._queue_attachments(self._lookups.attachments_by_vpc.get(holder))
-            self._queues.pools.add_after(self._pool, TELL_SECONDS)
+            self._queues.pools.add_after(THE_POOL, TELL_SECONDS)
             self._spread({holder}, holder.partition("/")[0])
             return
         self._queues.attachments.add(holder)

@@ -2,32 +2,28 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Iterable
 from datetime import datetime
+from functools import partial
 from typing import Final
 
 from provisioner.api import VPC, NetworkClaim, NetworkPool, SecurityGroup, VPCAttachment
 from provisioner.api.machinery.codec import decode_shared, to_json
 from provisioner.api.machinery.conditions import condition_of, find_condition
-from provisioner.api.machinery.errors import Retryable
-from provisioner.api.network.network_claim import ClaimHolder
 from provisioner.api.network.network_pool import THE_POOL, NetworkPoolStatus
 from provisioner.api.network.security_group import SecurityGroupStatus
-from provisioner.cluster.client import Cluster
-from provisioner.cluster.controller import Controller
-from provisioner.cluster.events import Events
 from provisioner.cluster.own_writes import BEHIND_SECONDS
-from provisioner.cluster.reconciler import Said, StatusReconciler, news_of
-from provisioner.cluster.resources import ResourceType, of
+from provisioner.cluster.reconciler import Said, news_of
 from provisioner.cluster.source import Object, look_up
-from provisioner.network.control.claims.claimer import MOST_ATTEMPTS, Claimer
-from provisioner.network.control.claims.wanted import TakenVNIs, WantedClaims, want_vni
+from provisioner.network.control.claims.claimer import Claimer
+from provisioner.network.control.claims.wanted import FindClaim, WantedClaims, want_vni
 from provisioner.network.control.compile.allocate import count_free
 from provisioner.network.control.compile.peers import held_by_peers, peer_trouble
 from provisioner.network.control.compile.security import missing_of
 from provisioner.network.control.compile.trouble import Trouble
 from provisioner.network.control.compile.view import route_trouble
-from provisioner.network.control.records.facts import Facts
+from provisioner.network.control.records.informers import key_of
+from provisioner.network.control.records.shared import NetworkReconciler, Shared
 from provisioner.network.control.records.writes import MANAGER
 from provisioner.network.control.report.vpc import is_enforced, vpc_status
 from provisioner.rules.ownership import owned_by
@@ -77,28 +73,20 @@ RETRY_SECONDS: Final = 15.0
 """What waits for something of others is looked at so often, whatever the caches tell."""
 
 
-class VPCs(StatusReconciler[Said]):
+class VPCs(NetworkReconciler):
     """Reconciles VPCs, by namespace/name: claims their VNIs, and says where they stand."""
 
     owned = owned_by(MANAGER, VPC)
 
-    def __init__(
-        self,
-        cluster: Cluster,
-        facts: Facts,
-        events: Events,
-        controller: Callable[..., Controller],
-        clock: Callable[[], datetime],
-    ) -> None:
-        super().__init__(cluster, facts.caches.vpcs, events, caches=facts.caches.all, now=clock)
-        self._facts = facts
-        self._claimer = Claimer(cluster, self.own, clock)
-        self.controller = controller("network-vpcs", self.reconcile)
+    def __init__(self, shared: Shared) -> None:
+        super().__init__(shared, shared.facts.caches.vpcs)
+        self._claimer = Claimer(shared.cluster, shared.facts.caches.claims, self.own, shared.clock)
+        self.controller = shared.controller("network-vpcs", self.reconcile)
 
     def decide(self, key: str, body: Object) -> Said | float:
         vpc = decode_shared(VPC, body)
-        wanted = self._claim(key, vpc)
-        if wanted.claims or wanted.surplus:
+        wanted, has_acted = self._claimer.bring(key, vpc, partial(self._want, vpc))
+        if has_acted:
             return BEHIND_SECONDS
         trouble = wanted.trouble or self._trouble(key, vpc)
         attachments = list(self._facts.attachments_of(key))
@@ -111,37 +99,10 @@ class VPCs(StatusReconciler[Said]):
             requeue_after_seconds=RETRY_SECONDS if trouble is not None else None,
         )
 
-    def _claim(self, key: str, vpc: VPC) -> WantedClaims:
-        refused: dict[str, NetworkClaim] = {}
-        wanted = self._want(vpc, refused)
-        while (other := self._make(key, vpc, wanted)) is not None:
-            refused[other.name] = other
-            if len(refused) > MOST_ATTEMPTS:
-                raise Retryable(f"VPC {key}: the last {MOST_ATTEMPTS} values were taken meanwhile")
-            wanted = self._want(vpc, refused)
-        for name in wanted.surplus:
-            found = self._facts.caches.claims.get(name)
-            if found is not None:
-                self._claimer.release(key, found)
-        return wanted
-
-    def _want(self, vpc: VPC, refused: dict[str, NetworkClaim]) -> WantedClaims:
-        def find(name: str) -> NetworkClaim | None:
-            return refused.get(name) or look_up(NetworkClaim, self._facts.caches.claims, name)
-
+    def _want(self, vpc: VPC, find: FindClaim) -> WantedClaims:
         pool = look_up(NetworkPool, self._facts.caches.pools, THE_POOL)
         held = self._facts.vnis_of(vpc)
-        return want_vni(vpc, pool, held, TakenVNIs(find), self._facts.vni_claims() if not held else ())
-
-    def _make(self, key: str, vpc: VPC, wanted: WantedClaims) -> NetworkClaim | None:
-        """Returns: the claim of another one that is in the way; None if all could be made."""
-        metadata = vpc.metadata
-        holder = ClaimHolder(kind="VPC", namespace=str(metadata.namespace), name=vpc.name, uid=str(metadata.uid))
-        for want in wanted.claims:
-            other = self._claimer.claim(key, want, holder)
-            if other is not None:
-                return other
-        return None
+        return want_vni(vpc, pool, held, find, self._facts.vni_claims() if not held else ())
 
     def _trouble(self, key: str, vpc: VPC) -> Trouble | None:
         view = self._facts.view(key)
@@ -157,26 +118,15 @@ class VPCs(StatusReconciler[Said]):
             )
         return peer_trouble(vpc, self._facts.vpc) or route_trouble(vpc, addresses)
 
-    def look(self, key: str, type_: ResourceType, name: str) -> Object | None:
-        return self._source.get(key) if type_ == of(VPC) else self._facts.caches.claims.get(name)
 
-
-class Groups(StatusReconciler[Said]):
+class Groups(NetworkReconciler):
     """Reconciles SecurityGroups, by namespace/name: says for whom they hold."""
 
     owned = owned_by(MANAGER, SecurityGroup)
 
-    def __init__(
-        self,
-        cluster: Cluster,
-        facts: Facts,
-        events: Events,
-        controller: Callable[..., Controller],
-        clock: Callable[[], datetime],
-    ) -> None:
-        super().__init__(cluster, facts.caches.groups, events, caches=facts.caches.all, now=clock)
-        self._facts = facts
-        self.controller = controller("network-groups", self.reconcile)
+    def __init__(self, shared: Shared) -> None:
+        super().__init__(shared, shared.facts.caches.groups)
+        self.controller = shared.controller("network-groups", self.reconcile)
 
     def decide(self, key: str, body: Object) -> Said:
         group = decode_shared(SecurityGroup, body)
@@ -190,27 +140,18 @@ class Groups(StatusReconciler[Said]):
             if not each["metadata"].get("deletionTimestamp")
         }
         for vpc in lookups.vpcs_by_group.get(key):
-            name = f"{vpc['metadata']['namespace']}/{vpc['metadata']['name']}"
-            found |= {each.name: each for each in self._facts.attachments_of(name)}
+            found |= {each.name: each for each in self._facts.attachments_of(key_of(vpc))}
         return found
 
 
-class Pools(StatusReconciler[Said]):
+class Pools(NetworkReconciler):
     """Reconciles the NetworkPool: says how much of it is in use."""
 
     owned = owned_by(MANAGER, NetworkPool)
 
-    def __init__(
-        self,
-        cluster: Cluster,
-        facts: Facts,
-        events: Events,
-        controller: Callable[..., Controller],
-        clock: Callable[[], datetime],
-    ) -> None:
-        super().__init__(cluster, facts.caches.pools, events, caches=facts.caches.all, now=clock)
-        self._facts = facts
-        self.controller = controller("network-pools", self.reconcile)
+    def __init__(self, shared: Shared) -> None:
+        super().__init__(shared, shared.facts.caches.pools)
+        self.controller = shared.controller("network-pools", self.reconcile)
 
     def decide(self, key: str, body: Object) -> Said:
         pool = decode_shared(NetworkPool, body)

@@ -1,11 +1,11 @@
-"""bgpd, and what it runs with. Whoever makes the image starts it, with `command`: without zebra, on a DPU without a
+"""bgpd, and what it runs with. Whoever makes the image starts it (docs/evpn.md): without zebra, on a DPU without a
 listener of its own, and so that it never touches the kernel."""
 
 from __future__ import annotations
 
 import json
 from pathlib import Path
-from typing import Any, Final
+from typing import Any
 
 from provisioner.api.machinery.wording import quantity
 from provisioner.network.evpn.configuration import (
@@ -18,15 +18,6 @@ from provisioner.network.evpn.configuration import (
     to_refresh,
 )
 from provisioner.network.evpn.vty import PATIENCE_SECONDS, BgpdFailed, ask
-
-PROGRAM: Final = "/usr/lib/frr/bgpd"
-
-
-def command(directory: Path, *, listens: bool) -> list[str]:
-    """To start it with what is in its file. `directory`: for its sockets and its file. `listens`: on a reflector."""
-    files = ("-f", str(directory / "bgpd.conf"), "-i", str(directory / "bgpd.pid"), "--vty_socket", str(directory))
-    # It reads and writes no routes of the kernel (-n), asks no zebra (-Z), and has no terminal on the network (-P 0).
-    return [PROGRAM, "-Z", "-n", "-P", "0", "-p", "179" if listens else "0", *files]
 
 
 class Bgpd:

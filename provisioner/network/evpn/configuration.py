@@ -1,4 +1,4 @@
-"""bgpd's configuration as sections of lines: rendered, read from `show running-config`, compared. Pure.
+"""bgpd's configuration as sections of lines: read from `show running-config`, compared, led to another. Pure.
 
 A section is named by the lines that lead to it: ("router bgp 64512", "address-family l2vpn evpn"); () is the top. Only
 what bgpd itself prints is written, so that the two can be compared line by line.
@@ -7,7 +7,7 @@ what bgpd itself prints is written, so that the two can be compared line by line
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Final
 
 Section = tuple[str, ...]
@@ -19,11 +19,6 @@ _PASSED_OVER: Final = ("!", "exit", "exit-address-family", "end")
 _OURS_AT_THE_TOP: Final = "bgp extcommunity-list "
 _WITHOUT_VALUE: Final = re.compile(r"(network .*) routermac \S+\Z")
 """What `no` does not take the end of."""
-
-
-def render(configuration: Configuration) -> str:
-    """A file that bgpd starts with. Later it is led from there to another by `commands`."""
-    return "".join(f"{line}\n" for line in commands(configuration, {}))
 
 
 def read_running(text: str) -> dict[Section, tuple[str, ...]]:
@@ -52,18 +47,17 @@ def commands(wanted: Configuration, running: Configuration) -> list[str]:
     gone = [section for section in running if section not in wanted]
     strangers = {section[:1] for section in gone if len(section) == 1 and _is_bgp(section)}
     found = [f"no {section[0]}" for section in sorted(strangers)]
-    policies: list[Section] = [each for each in _in_order(wanted) if not _is_bgp(each)]
-    speakers: list[Section] = [each for each in _in_order(wanted) if _is_bgp(each)]
-    for policy in policies:
+    outside_in = sorted(wanted, key=len)
+    for policy in (each for each in outside_in if not _is_bgp(each)):
         if policy and _old(wanted, running, policy):
             # Of a setting that has one value, `no` would take the new one away as well.
             found += [f"no {policy[0]}", *_within(policy, wanted[policy])]
         else:
             found += _within(policy, _new(wanted, running, policy))
-    for speaker in reversed(list(_in_order(running))):
+    for speaker in sorted(running, key=len)[::-1]:
         if _is_bgp(speaker) and speaker[:1] not in strangers:
             found += _within(speaker, _without_the_gone(wanted, running, speaker))
-    for speaker in speakers:
+    for speaker in (each for each in outside_in if _is_bgp(each)):
         found += _within(speaker, _new(wanted, running, speaker))
     found += [f"no {section[0]}" for section in gone if len(section) == 1 and section[0].startswith("route-map ")]
     kept = {_entry(line) for line in wanted.get((), ())}  # what has the number of a former one has taken its place
@@ -111,15 +105,11 @@ def _entry(line: str) -> tuple[str, ...]:
     return tuple(line.split()[2:6])
 
 
-def _in_order(configuration: Configuration) -> Iterator[Section]:
-    yield from sorted(configuration, key=len)
-
-
 def _is_bgp(section: Section) -> bool:
     return bool(section) and section[0].startswith("router bgp ")
 
 
-def _new(wanted: Configuration, running: Configuration, section: Section) -> Iterable[str] | None:
+def _new(wanted: Configuration, running: Configuration, section: Section) -> Sequence[str] | None:
     """None: the section is to be made, though it has no new line."""
     there = frozenset(running.get(section, ()))
     new = [line for line in wanted[section] if line not in there]
@@ -150,11 +140,9 @@ def _negated(line: str) -> str:
     return "no " + _WITHOUT_VALUE.sub(r"\1", line)
 
 
-def _within(section: Section, lines: Iterable[str] | None) -> list[str]:
-    if lines is not None:
-        lines = list(lines)
-        if not lines:
-            return []
+def _within(section: Section, lines: Sequence[str] | None) -> list[str]:
+    if lines is not None and not lines:
+        return []
     inside = [*section, *(lines or ())]
     leave = [*(["exit-address-family"] if len(section) > 1 else []), *(["exit"] if section else [])]
     return [*inside, *leave]

@@ -14,7 +14,6 @@ from provisioner.network.evpn.learn import (
     EvpnRoute,
     HeardRoutes,
     Learned,
-    Within,
     learn,
     read_announced,
     read_heard,
@@ -42,17 +41,17 @@ class Exchange:
         """What is announced now; nothing comes of it yet. Raises: BgpdFailed."""
         return read_heard(self._bgpd.routes(), self._bgpd.sessions(), self.fabric.asn)
 
-    def hear(self, spec: DPUNetworkSpec, within: Within) -> Learned:
+    def hear(self, spec: DPUNetworkSpec) -> Learned:
         """`spec`: with members and without remotes; as it comes back, it is to be enforced. Raises: BgpdFailed."""
         self.heard = self.ask()
-        return self._learn(spec, self.heard, within)
+        return self._learn(spec, self.heard)
 
-    def hold(self, spec: DPUNetworkSpec, within: Within) -> Learned:
+    def hold(self, spec: DPUNetworkSpec) -> Learned:
         """As `hear`, while bgpd says nothing: what was held stays."""
-        return self._learn(spec, NOTHING_HEARD, within)
+        return self._learn(spec, NOTHING_HEARD)
 
-    def _learn(self, spec: DPUNetworkSpec, heard: HeardRoutes, within: Within) -> Learned:
-        learned = learn(spec, heard, self.held, within, self.awaited)
+    def _learn(self, spec: DPUNetworkSpec, heard: HeardRoutes) -> Learned:
+        learned = learn(spec, heard, self.held, self.awaited)
         self.held, self.awaited = learned.held, learned.awaited
         return learned
 

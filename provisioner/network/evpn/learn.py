@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections import Counter, defaultdict
 from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass, replace
-from ipaddress import IPv4Address, IPv4Network, IPv6Network, ip_network
+from ipaddress import IPv4Address, ip_network
 from typing import Any, Final, Literal
 
 from provisioner.api.network.dpu_network import DPUVPC, DPUNetworkSpec, RemotePrefixes
@@ -31,8 +31,6 @@ MOST_OF_A_DPU: Final = 4096
 """What a DPU announces of a VPC beyond that is not believed, all that is new of it: what came first cannot be told."""
 
 Reason = Literal["NotAMember", "OutsideVPC", "OwnAddress", "ClaimedByTwo", "TooMany"]
-Within = Mapping[int, Collection[str]]
-"""Of each VPC its cidrs and routes: what is announced of it must lie in one of them."""
 
 
 @dataclass(frozen=True, order=True)
@@ -163,14 +161,10 @@ def _session_ages(sessions: Mapping[str, Any]) -> list[int]:
     return found
 
 
-def within_of(spec: DPUNetworkSpec) -> Within:
-    return {vpc.vni: vpc.space for vpc in spec.vpcs}
-
-
 def told_before(remotes: DPUNetworkSpec, spec: DPUNetworkSpec) -> frozenset[EvpnRoute]:
     """The routes that `remotes`, enforced last, has from the API server: each of that VPC of `spec` in whose space it
     lies. No two that exchange packets have addresses in common."""
-    spaces = {vni: [ip_network(each) for each in prefixes] for vni, prefixes in within_of(spec).items()}
+    spaces = _spaces_of(spec)
     return frozenset(
         EvpnRoute(vni, prefix, remote.vtep)
         for vpc in remotes.vpcs
@@ -182,11 +176,7 @@ def told_before(remotes: DPUNetworkSpec, spec: DPUNetworkSpec) -> frozenset[Evpn
 
 
 def learn(
-    spec: DPUNetworkSpec,
-    heard: HeardRoutes,
-    held: Collection[EvpnRoute],
-    within: Within,
-    awaited: Collection[EvpnRoute] = (),
+    spec: DPUNetworkSpec, heard: HeardRoutes, held: Collection[EvpnRoute], awaited: Collection[EvpnRoute] = ()
 ) -> Learned:
     """`spec`: of a DPU, with `members` and without `remotes`. `held`: as the last call returned; `awaited`: what stays
     though no session speaks of it, until somebody does: as its DPU does not announce yet.
@@ -197,7 +187,7 @@ def learn(
     """
     members = {vpc.vni: frozenset(vpc.members) for vpc in spec.vpcs}
     own = _own_prefixes(spec)
-    spaces = {vni: [ip_network(each) for each in prefixes] for vni, prefixes in within.items()}
+    spaces = _spaces_of(spec)
     refused: set[RefusedRoute] = set()
     claims: dict[tuple[int, str], set[EvpnRoute]] = defaultdict(set)
     kept = {*held, *awaited}
@@ -249,13 +239,14 @@ def learn(
     return Learned(replace(spec, vpcs=vpcs), believed, tuple(sorted(refused)), left)
 
 
+def _spaces_of(spec: DPUNetworkSpec) -> dict[int, list[Network]]:
+    """Of each VPC its cidrs and routes: what is announced of it must lie in one of them."""
+    return {vpc.vni: [ip_network(each) for each in vpc.space] for vpc in spec.vpcs}
+
+
 def _is_inside(network: Network, spaces: Iterable[Network]) -> bool:
-    return any(
-        isinstance(network, IPv4Network) and isinstance(space, IPv4Network) and network.subnet_of(space)
-        if space.version == 4
-        else isinstance(network, IPv6Network) and isinstance(space, IPv6Network) and network.subnet_of(space)
-        for space in spaces
-    )
+    ours = (space for space in spaces if space.version == network.version)
+    return any(network.subnet_of(space) for space in ours)  # type: ignore[arg-type]
 
 
 def _too_many(routes: Iterable[EvpnRoute]) -> set[tuple[int, str]]:

@@ -84,32 +84,18 @@ def speaker(vtep: str, fabric: Fabric, routes: Iterable[OwnRoute]) -> Configurat
             f"set extcommunity rt {route_target(fabric.asn, vni)}",
             f"set ip next-hop {vtep}",
         )
+    peers: list[str] = []
+    policies: list[str] = []
+    for reflector in fabric.reflectors:
+        peers += [
+            f"neighbor {reflector} remote-as {fabric.asn}",
+            f"neighbor {reflector} advertisement-interval 0",
+            f"neighbor {reflector} timers connect 1",
+        ]
+        policies += [f"neighbor {reflector} activate", f"neighbor {reflector} route-map {_ROUTE_MAP} out"]
     found[()] = tuple(lists)
-    found[(bgp,)] = (
-        f"bgp router-id {vtep}",
-        "no bgp default ipv4-unicast",
-        fabric.timers,
-        *(
-            line
-            for reflector in fabric.reflectors
-            for line in (
-                f"neighbor {reflector} remote-as {fabric.asn}",
-                f"neighbor {reflector} advertisement-interval 0",
-                f"neighbor {reflector} timers connect 1",
-            )
-        ),
-    )
-    found[bgp, "address-family l2vpn evpn"] = (
-        *(_network(vtep, each) for each in routes),
-        *(
-            line
-            for reflector in fabric.reflectors
-            for line in (
-                f"neighbor {reflector} activate",
-                f"neighbor {reflector} route-map {_ROUTE_MAP} out",
-            )
-        ),
-    )
+    found[(bgp,)] = (f"bgp router-id {vtep}", "no bgp default ipv4-unicast", fabric.timers, *peers)
+    found[bgp, "address-family l2vpn evpn"] = (*(_network(vtep, each) for each in routes), *policies)
     return found
 
 

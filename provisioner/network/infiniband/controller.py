@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from datetime import UTC, datetime
 
 import structlog
@@ -20,12 +19,10 @@ from provisioner.cluster.source import Object, look_up, spec_of
 from provisioner.network.infiniband.compile import Compiled, compile_network
 from provisioner.network.infiniband.fabric_status import fabric_status
 from provisioner.network.infiniband.follow import PORTS, FabricQueues, FollowFabrics, InfiniBandInformers
-from provisioner.network.infiniband.pkey_controller import MANAGER, Assignments, PKeyReleases, PKeys, PoolCounts
+from provisioner.network.infiniband.pkey_controller import MANAGER, Assignments, Clock, PKeyReleases, PKeys, PoolCounts
 from provisioner.network.infiniband.ufm.connections import UfmConnections
 from provisioner.network.infiniband.ufm.controller import UfmReconciler
 from provisioner.rules.ownership import owned_by
-
-__all__ = ["FabricReconciler", "InfiniBandInformers", "build_infiniband_controllers"]
 
 log = structlog.get_logger(__name__)
 
@@ -36,13 +33,7 @@ class FabricReconciler(StatusReconciler[Said]):
     owned = owned_by(MANAGER, InfiniBandFabric)
 
     def __init__(
-        self,
-        cluster: Cluster,
-        informers: InfiniBandInformers,
-        pkeys: PKeys,
-        events: Events,
-        *,
-        clock: Callable[[], datetime],
+        self, cluster: Cluster, informers: InfiniBandInformers, pkeys: PKeys, events: Events, *, clock: Clock
     ) -> None:
         super().__init__(cluster, informers.fabrics, events, caches=informers.all, now=clock)
         self._informers = informers
@@ -58,7 +49,7 @@ class FabricReconciler(StatusReconciler[Said]):
         compiled = self._compile(fabric)
         network = self._write_network(key, compiled.spec)
         self._pkeys.note_left_out(key, compiled.left_out)
-        return Said(status=fabric_status(fabric, compiled, network, self._now()))
+        return Said(status=to_json(fabric_status(fabric, compiled, network, self._now())))
 
     def _compile(self, fabric: InfiniBandFabric) -> Compiled:
         informers = self._informers
@@ -99,7 +90,7 @@ def build_infiniband_controllers(
     cluster: Cluster,
     informers: InfiniBandInformers,
     recorder: Events,
-    clock: Callable[[], datetime] = lambda: datetime.now(UTC),
+    clock: Clock = lambda: datetime.now(UTC),
     *,
     connections: UfmConnections | None = None,
 ) -> list[Controller]:

@@ -3,10 +3,9 @@
 from __future__ import annotations
 
 from datetime import datetime
-from typing import Any, Final
+from typing import Final
 
 from provisioner.api import Condition, InfiniBandFabric, InfiniBandNetwork
-from provisioner.api.machinery.codec import to_json
 from provisioner.api.machinery.conditions import condition_of, find_condition
 from provisioner.api.machinery.wording import some
 from provisioner.api.network.infiniband_fabric import InfiniBandFabricStatus
@@ -22,22 +21,19 @@ WHO: Final = {
 
 def fabric_status(
     fabric: InfiniBandFabric, compiled: Compiled, network: InfiniBandNetwork | None, now: datetime
-) -> dict[str, Any]:
-    """The status as it is applied. `network`: as it was written with `compiled`; None if it is not there yet."""
-    conditions = (
-        _ready(fabric, network, now),
-        _limited(fabric, network, now),
-        _unambiguous(fabric, compiled, now),
-        _has_room(fabric, compiled, now),
-    )
-    status = InfiniBandFabricStatus(
+) -> InfiniBandFabricStatus:
+    """The whole status. `network`: as it was written with `compiled`; None if it is not there yet."""
+    return InfiniBandFabricStatus(
         partitions=len(compiled.spec.partitions),
         ports=compiled.ports,
         network_generation=network.metadata.generation if network is not None else None,
-        conditions=conditions,
+        conditions=(
+            _ready(fabric, network, now),
+            _limited(fabric, network, now),
+            _unambiguous(fabric, compiled, now),
+            _has_room(fabric, compiled, now),
+        ),
     )
-    body: dict[str, Any] = to_json(status)
-    return body
 
 
 def _ready(fabric: InfiniBandFabric, network: InfiniBandNetwork | None, now: datetime) -> Condition:
@@ -66,14 +62,14 @@ def _unambiguous(fabric: InfiniBandFabric, compiled: Compiled, now: datetime) ->
     type_ = "PortsUnambiguous"
     if compiled.doubled:
         message = (
-            f"Several Servers have registered {_named(compiled.doubled)}, and none of them gets a partition for it: "
-            "correct spec.infinibandPorts of those whose card it is not."
+            f"Several Servers have registered {some(compiled.doubled, NAMED)}, and none of them gets a partition for "
+            "it: correct spec.infinibandPorts of those whose card it is not."
         )
         return condition_of(fabric, type_, False, "RegisteredTwice", message, now)
     if compiled.shared_of_servers:
         message = (
-            f"spec.sharedGuids names {_named(compiled.shared_of_servers)}, which a Server has registered: it is not "
-            "shared, for it would reach every tenant. Take it out of the one or the other."
+            f"spec.sharedGuids names {some(compiled.shared_of_servers, NAMED)}, which a Server has registered: it is "
+            "not shared, for it would reach every tenant. Take it out of the one or the other."
         )
         return condition_of(fabric, type_, False, "SharedPortOfServer", message, now)
     return condition_of(fabric, type_, True, "Unambiguous", "No two Servers have registered the same port.", now)
@@ -83,11 +79,7 @@ def _has_room(fabric: InfiniBandFabric, compiled: Compiled, now: datetime) -> Co
     if not compiled.left_out:
         return condition_of(fabric, "PartitionsFit", True, "Fit", "Every port is in the partitions of its VPCs.", now)
     message = (
-        f"Ports are left out of the partitions of VPCs {_named(compiled.left_out)}: {LEFT_OUT}. Have fewer VPCs with "
-        "partitions, or fewer servers attached to them."
+        f"Ports are left out of the partitions of VPCs {some(compiled.left_out, NAMED)}: {LEFT_OUT}. Have fewer VPCs "
+        "with partitions, or fewer servers attached to them."
     )
     return condition_of(fabric, "PartitionsFit", False, "TooManyMembers", message, now)
-
-
-def _named(guids: tuple[str, ...]) -> str:
-    return some(guids, NAMED)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import threading
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable
 from datetime import datetime
 from typing import Any, Final
 
@@ -40,6 +40,8 @@ from provisioner.rules.ownership import owned_by
 from provisioner.rules.shares import may_take
 
 log = structlog.get_logger(__name__)
+
+Clock = Callable[[], datetime]
 
 MANAGER: Final = "provisioner-infiniband"
 ASSIGNED: Final = "PKeyAssigned"
@@ -97,9 +99,7 @@ class Assignments(StatusReconciler[Said]):
 
     owned = owned_by(MANAGER, VPC)
 
-    def __init__(
-        self, cluster: Cluster, informers: InfiniBandInformers, events: Events, *, clock: Callable[[], datetime]
-    ) -> None:
+    def __init__(self, cluster: Cluster, informers: InfiniBandInformers, events: Events, *, clock: Clock) -> None:
         super().__init__(cluster, informers.vpcs, events, caches=informers.all, now=clock)
         self._informers = informers
         self.controller = Controller("infiniband-pkeys", self.reconcile)
@@ -166,13 +166,7 @@ class PKeyReleases(StatusReconciler[Said]):
     owned = owned_by(MANAGER, NetworkClaim)
 
     def __init__(
-        self,
-        cluster: Cluster,
-        informers: InfiniBandInformers,
-        pkeys: PKeys,
-        events: Events,
-        *,
-        clock: Callable[[], datetime],
+        self, cluster: Cluster, informers: InfiniBandInformers, pkeys: PKeys, events: Events, *, clock: Clock
     ) -> None:
         super().__init__(cluster, informers.claims, events, caches=informers.all, now=clock)
         self._informers = informers
@@ -193,16 +187,17 @@ class PKeyReleases(StatusReconciler[Said]):
         networks = [decode_shared(InfiniBandNetwork, each) for each in self._informers.networks.items()]
         held = held_pkeys(self._pkeys.claims())
         release = decide_release(claim, vpc, networks, held)
-        if release.is_wanted or (released is None and self._is_held(claim, held)):
+        if release.is_wanted:
+            return None
+        if released is None and decide_release(claim, self._holder_now(holder), (), held).is_wanted:
             return None
         if not release.is_over or released is None:
             since, waits = released or rfc3339(self._now()), tuple(release.waits_for[:MAX_WAITS])
             status = to_json(NetworkClaimStatus(released_time=since, waits_for=waits))
             return Said(status=status, requeue_after_seconds=WAIT_SECONDS)
         # What is given to another VPC at once is asked of the API server itself, not of a cache.
-        now = self._cluster.find(of(VPC), holder.name, namespace=holder.namespace)
-        networks = self._cluster.read_all(InfiniBandNetwork)
-        if not decide_release(claim, decode(VPC, now) if now else None, networks, held).is_over:
+        now, networks = self._holder_now(holder), self._cluster.read_all(InfiniBandNetwork)
+        if not decide_release(claim, now, networks, held).is_over:
             return WAIT_SECONDS
         metadata = claim.metadata
         self._cluster.delete(of(NetworkClaim), key, uid=metadata.uid, resource_version=metadata.resource_version)
@@ -210,12 +205,11 @@ class PKeyReleases(StatusReconciler[Said]):
         log.info("p_key was released", claim=key)
         return None
 
-    def _is_held(self, claim: NetworkClaim, held: Mapping[ClaimHolder, int]) -> bool:
-        """Whether the API server itself has the holder, which a cache may show late: a claim that was let go of once
-        counts no more."""
-        holder = claim.spec.holder
-        now = self._cluster.find(of(VPC), holder.name, namespace=holder.namespace)
-        return decide_release(claim, decode(VPC, now) if now else None, (), held).is_wanted
+    def _holder_now(self, holder: ClaimHolder) -> VPC | None:
+        """What the API server itself has by the holder's name, which a cache may show late: a claim that was let go of
+        once counts no more."""
+        found = self._cluster.find(of(VPC), holder.name, namespace=holder.namespace)
+        return decode(VPC, found) if found else None
 
 
 class PoolCounts(StatusReconciler[Said]):
@@ -224,13 +218,7 @@ class PoolCounts(StatusReconciler[Said]):
     owned = owned_by(MANAGER, NetworkPool)
 
     def __init__(
-        self,
-        cluster: Cluster,
-        informers: InfiniBandInformers,
-        pkeys: PKeys,
-        events: Events,
-        *,
-        clock: Callable[[], datetime],
+        self, cluster: Cluster, informers: InfiniBandInformers, pkeys: PKeys, events: Events, *, clock: Clock
     ) -> None:
         super().__init__(cluster, informers.pools, events, caches=informers.all, now=clock)
         self._pkeys = pkeys

@@ -6,7 +6,7 @@ fabric has been read back since, and no port has it any more.
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime
 
@@ -78,19 +78,18 @@ def held_pkeys(claims: Iterable[NetworkClaim]) -> dict[ClaimHolder, int]:
 
 def choose_pkey(ranges: Sequence[PKeyRange], taken: Collection[int]) -> int | None:
     """The lowest P_Key that nobody has claimed, in the order of the ranges; None if there is none."""
-    for each in ranges:
-        if not each.closed:
-            for pkey in range(each.first, each.last + 1):
-                if pkey not in taken:
-                    return pkey
-    return None
+    return next((pkey for pkey in _open_pkeys(ranges) if pkey not in taken), None)
 
 
 def count_pkeys(ranges: Sequence[PKeyRange], claims: Iterable[NetworkClaim]) -> PKeyCounts:
     states = {pkey: claim for claim in claims if (pkey := pkey_of(claim)) is not None}
     released = sum(claim.status.released_time is not None for claim in states.values())
-    open_ = sum(pkey not in states for each in ranges if not each.closed for pkey in range(each.first, each.last + 1))
-    return PKeyCounts(taken=len(states) - released, quarantined=released, free=open_)
+    free = sum(pkey not in states for pkey in _open_pkeys(ranges))
+    return PKeyCounts(taken=len(states) - released, quarantined=released, free=free)
+
+
+def _open_pkeys(ranges: Iterable[PKeyRange]) -> Iterator[int]:
+    return (pkey for each in ranges if not each.closed for pkey in range(each.first, each.last + 1))
 
 
 def count_of(namespace: str | None, claims: Iterable[NetworkClaim]) -> int:

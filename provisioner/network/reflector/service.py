@@ -116,11 +116,7 @@ class ReflectorHost:
         if told:
             log.info("bgpd was told", lines=told, dpus=wish.clients, idle=wish.idle)
         if wish.idle is not None:
-            return (
-                False,
-                wish.idle,
-                f"spec.routeDistribution does not name {self.address}: add it there, or end this",
-            )
+            return False, wish.idle, f"spec.routeDistribution does not name {self.address}: add it there, or end this"
         words = f"bgpd has a session to {connected} of {wish.clients} DPUs, and lets through what their DPUNetworks say"
         if wish.twice:
             first = wish.twice[0]

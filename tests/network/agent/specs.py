@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
+from dataclasses import replace
 
 from provisioner.api.network.dpu_network import DPUVPC, DPUNetworkSpec, DPUPort, PortRule, RemotePrefixes
 from provisioner.api.network.vpc_attachment import ForwardingState
@@ -55,3 +56,8 @@ def port(
 
 def spec(vpcs: Iterable[DPUVPC], ports: Iterable[DPUPort], vtep: str = ONE) -> DPUNetworkSpec:
     return DPUNetworkSpec(vtep_address=vtep, vpcs=tuple(vpcs), ports=tuple(ports))
+
+
+def in_spaces(told: DPUNetworkSpec, spaces: Mapping[int, Iterable[str]]) -> DPUNetworkSpec:
+    """`spaces`: of each VPC that in which all must lie that is announced of it."""
+    return replace(told, vpcs=tuple(replace(each, space=tuple(spaces.get(each.vni, ()))) for each in told.vpcs))

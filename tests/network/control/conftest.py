@@ -10,7 +10,8 @@ import pytest
 
 from provisioner.cli.service.informers import SharedInformers
 from provisioner.cluster.events import EventRecorder
-from provisioner.network.control.controller import NetworkInformers, build_network_controllers
+from provisioner.network.control.controller import build_network_controllers
+from provisioner.network.control.records.informers import NetworkInformers
 from tests.inventory.site import GENEROUS_SECONDS
 from tests.network.control.site import Site
 from tests.network.evpn.fabric import BOTH, ROUTES

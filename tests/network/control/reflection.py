@@ -13,11 +13,11 @@ from provisioner.api import DPUNetwork, NetworkPool
 from provisioner.cluster.client import Cluster
 from provisioner.cluster.informer import Informer
 from provisioner.cluster.resources import of
-from provisioner.network.evpn.bgpd import PROGRAM
 from provisioner.network.reflector.service import ReflectorHost, run
 from tests.network.agent.rack import DPU, Rack
 from tests.network.control.site import Site
 from tests.network.evpn.fabric import FABRIC, REFLECTOR, Daemon
+from tests.network.evpn.start import PROGRAM
 from tests.people import bind
 from tests.tools import installed
 

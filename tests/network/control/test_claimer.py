@@ -11,6 +11,7 @@ from provisioner.api import NetworkClaim
 from provisioner.api.network.network_claim import ClaimHolder
 from provisioner.cluster.own_writes import OwnWrites
 from provisioner.cluster.resources import of
+from provisioner.cluster.source import Snapshot
 from provisioner.network.control.claims.claimer import Claimer
 from provisioner.network.control.claims.wanted import Want
 from tests.cluster.fake_cluster import FakeCluster
@@ -29,7 +30,7 @@ def cluster() -> FakeCluster:
 
 def claimer(cluster: FakeCluster) -> tuple[Claimer, OwnWrites]:
     own = OwnWrites(lambda: NOW)
-    return Claimer(cluster, own, lambda: NOW), own  # type: ignore[arg-type]
+    return Claimer(cluster, Snapshot({}), own, lambda: NOW), own  # type: ignore[arg-type]
 
 
 def test_a_claim_that_another_leader_made_for_the_same_holder_is_its_own(cluster: FakeCluster) -> None:

@@ -13,7 +13,7 @@ from provisioner.api.network.dpu_network import DPUEvpn, DPUNetworkSpec
 from provisioner.cluster.resources import of
 from provisioner.network.control.compile.compile import compile_network, to_object
 from provisioner.network.control.compile.view import VPCView
-from provisioner.network.evpn.learn import EvpnRoute, HeardRoutes, learn, told_before, within_of
+from provisioner.network.evpn.learn import EvpnRoute, HeardRoutes, learn, told_before
 from provisioner.network.evpn.speaker import own_routes
 from tests.network.control import objects
 from tests.network.control.test_compile import endpoint, view
@@ -99,11 +99,11 @@ def test_what_is_heard_makes_of_it_what_the_api_server_would_have_told(
     for dpu in dpus:
         told, wanted = by_evpn(dpu, views), by_api_server(dpu, views)
         mine = HeardRoutes(frozenset(each for each in everything if each.vtep != told.vtep_address), 0, is_settled=True)
-        assert enforced(learn(told, mine, (), within_of(told)).spec) == enforced(wanted)
+        assert enforced(learn(told, mine, ()).spec) == enforced(wanted)
         # On the way there, before anybody announces: all of it stays, by what was told before.
         before = told_before(wanted, told)
         nothing = HeardRoutes(frozenset(), 0, is_settled=True)
-        assert enforced(learn(told, nothing, before, within_of(told), before).spec) == enforced(wanted)
+        assert enforced(learn(told, nothing, before, before).spec) == enforced(wanted)
 
 
 def two_tenants_machines(distribution: dict[str, Any] | None) -> World:

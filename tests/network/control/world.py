@@ -20,7 +20,8 @@ from provisioner.api.machinery.conditions import find_condition
 from provisioner.api.machinery.meta import Resource
 from provisioner.cluster.controller import Controller
 from provisioner.cluster.resources import CLUSTER_ROLE_BINDINGS, CLUSTER_ROLES, NAMESPACES, ResourceType, of
-from provisioner.network.control.controller import NetworkInformers, build_network_controllers
+from provisioner.network.control.controller import build_network_controllers
+from provisioner.network.control.records.informers import NetworkInformers
 from tests.cluster.fake_cluster import FakeCluster
 from tests.cluster.fake_events import FakeEvents
 from tests.maintenance.chaos.fake_informer import FakeInformer

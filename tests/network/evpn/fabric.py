@@ -13,7 +13,7 @@ from pathlib import Path
 
 from provisioner.api.network.dpu_network import DPUNetworkSpec
 from provisioner.network.agent.result import Enforced
-from provisioner.network.evpn.bgpd import PROGRAM, Bgpd, command
+from provisioner.network.evpn.bgpd import Bgpd
 from provisioner.network.evpn.configuration import Configuration
 from provisioner.network.evpn.exchange import Exchange
 from provisioner.network.evpn.learn import Learned
@@ -21,8 +21,9 @@ from provisioner.network.evpn.reflector import ReflectorClient, reflector
 from provisioner.network.evpn.speaker import Fabric
 from provisioner.network.evpn.vty import BgpdFailed
 from tests.network.agent.rack import DPU, Namespace, Rack
-from tests.network.agent.specs import BLUE, RED
+from tests.network.agent.specs import BLUE, RED, in_spaces
 from tests.network.evpn import deaf_speaker
+from tests.network.evpn.start import PROGRAM, command
 from tests.tools import installed
 
 REFLECTOR = "192.0.2.250"
@@ -82,7 +83,7 @@ class Member:
 
     def look(self) -> tuple[Learned, Enforced]:
         """What an agent does at each look."""
-        learned = self.exchange.hear(self.spec, WITHIN)
+        learned = self.exchange.hear(in_spaces(self.spec, WITHIN))
         enforced = self.dpu.enforce(learned.spec)
         passing = [port.function for port in enforced.ports if port.state == "Tenant"]
         self.exchange.announce(learned.spec, passing)
@@ -148,7 +149,9 @@ class EvpnFabric:
 
         def have_come() -> bool:
             looks = {vtep: self.members[vtep].look() for vtep in told}
-            return all(learned.spec == told[vtep] and done.agrees for vtep, (learned, done) in looks.items())
+            return all(
+                learned.spec == in_spaces(told[vtep], WITHIN) and done.agrees for vtep, (learned, done) in looks.items()
+            )
 
         wait_until(have_come, "all routes have come")
 

@@ -7,11 +7,12 @@ from pathlib import Path
 import pytest
 
 from provisioner.network.evpn.bgpd import Bgpd
-from provisioner.network.evpn.configuration import Configuration, render
+from provisioner.network.evpn.configuration import Configuration
 from provisioner.network.evpn.reflector import ReflectorClient, reflector
 from provisioner.network.evpn.speaker import Fabric
 from provisioner.network.evpn.vty import BgpdFailed
 from tests.network.agent.specs import BLUE, ONE, RED, TWO
+from tests.network.evpn.start import render
 
 FABRIC = Fabric(asn=64512, reflectors=("192.0.2.250",))
 NOBODY: frozenset[int] = frozenset()

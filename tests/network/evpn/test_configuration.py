@@ -6,7 +6,7 @@ import itertools
 
 import pytest
 
-from provisioner.network.evpn.configuration import agree, commands, read_running, render, to_refresh
+from provisioner.network.evpn.configuration import agree, commands, read_running, to_refresh
 from provisioner.network.evpn.identity import (
     communities,
     distinguisher,
@@ -18,6 +18,7 @@ from provisioner.network.evpn.reflector import ReflectorClient, reflector
 from provisioner.network.evpn.speaker import Fabric, OwnRoute, own_routes, speaker
 from tests.golden_files import assert_golden
 from tests.network.agent.specs import BLUE, ONE, RED, TWO, port, spec, vpc
+from tests.network.evpn.start import render
 
 FABRIC = Fabric(asn=64512, reflectors=("192.0.2.250", "192.0.2.251"))
 ROUTES = [

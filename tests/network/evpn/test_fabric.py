@@ -7,13 +7,14 @@ from pathlib import Path
 
 import pytest
 
-from provisioner.network.evpn.configuration import Configuration, render
+from provisioner.network.evpn.configuration import Configuration
 from provisioner.network.evpn.learn import read_heard
 from provisioner.network.evpn.speaker import OwnRoute, speaker
 from provisioner.network.evpn.vty import BgpdFailed
 from tests.network.agent.rack import Rack
 from tests.network.agent.specs import BLUE, ONE, RED, TWO, port, spec, vpc
 from tests.network.evpn.fabric import FABRIC, EvpnFabric, Member, evpn_fabric, wait_until
+from tests.network.evpn.start import render
 
 HERE, THERE, THIRD = "10.1.0.3", "10.1.0.5", "10.1.0.7"
 THREE = "192.0.2.3"

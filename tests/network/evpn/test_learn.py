@@ -15,7 +15,7 @@ from provisioner.api.network.dpu_network import DPUNetworkSpec
 from provisioner.network.evpn import learn as module
 from provisioner.network.evpn.identity import communities
 from provisioner.network.evpn.learn import EvpnRoute, HeardRoutes, Learned, RefusedRoute, read_heard
-from tests.network.agent.specs import BLUE, RED, TWO, port, spec, vpc
+from tests.network.agent.specs import BLUE, RED, TWO, in_spaces, port, spec, vpc
 
 THREE = "192.0.2.3"
 SPEC = spec([vpc(members=(TWO, THREE))], [port("10.1.0.3")])
@@ -26,7 +26,7 @@ ESTABLISHED: dict[str, Any] = {"peers": {"192.0.2.250": {"state": "Established",
 
 
 def learn(told: DPUNetworkSpec, heard_: HeardRoutes, held: Collection[EvpnRoute]) -> Learned:
-    return module.learn(told, heard_, held, WITHIN)
+    return module.learn(in_spaces(told, WITHIN), heard_, held)
 
 
 def heard(*routes: EvpnRoute, settled: bool = True, contested: Collection[tuple[int, str]] = ()) -> HeardRoutes:
@@ -77,9 +77,9 @@ def test_what_is_not_of_the_vpcs_own_space_is_not_believed_neither_now_nor_once_
         learned = learn(SPEC, heard(stranger), ())
         assert behind(learned.spec) == {}
         assert learned.refused == (RefusedRoute(stranger, "OutsideVPC"),)
-    assert behind(module.learn(SPEC, heard(settled=False), {OF_TWO}, {}).spec) == {}
-    wide = {BLUE: ("10.1.0.0/16", "0.0.0.0/0", "::/0")}
-    assert behind(module.learn(SPEC, heard(EvpnRoute(BLUE, "0.0.0.0/0", TWO)), (), wide).spec) == {TWO: ("0.0.0.0/0",)}
+    assert behind(module.learn(SPEC, heard(settled=False), {OF_TWO}).spec) == {}
+    wide = in_spaces(SPEC, {BLUE: ("10.1.0.0/16", "0.0.0.0/0", "::/0")})
+    assert behind(module.learn(wide, heard(EvpnRoute(BLUE, "0.0.0.0/0", TWO)), ()).spec) == {TWO: ("0.0.0.0/0",)}
 
 
 def test_a_dpu_of_a_peer_takes_no_address_of_ours() -> None:
@@ -87,10 +87,8 @@ def test_a_dpu_of_a_peer_takes_no_address_of_ours() -> None:
         [vpc(members=(TWO,), peers=(RED,)), vpc(RED, members=(THREE,), peers=(BLUE,))],
         [port("10.1.0.3")],
     )
-    apart = {BLUE: ("10.1.0.0/16",), RED: ("10.9.0.0/16",)}
-    learned = module.learn(
-        peered, heard(EvpnRoute(RED, "10.1.0.7/32", THREE), EvpnRoute(RED, "10.9.0.7/32", THREE)), (), apart
-    )
+    apart = in_spaces(peered, {BLUE: ("10.1.0.0/16",), RED: ("10.9.0.0/16",)})
+    learned = module.learn(apart, heard(EvpnRoute(RED, "10.1.0.7/32", THREE), EvpnRoute(RED, "10.9.0.7/32", THREE)), ())
     assert behind(learned.spec) == {THREE: ("10.9.0.7/32",)}
 
 
@@ -131,10 +129,11 @@ def test_a_member_whose_bgpd_is_away_loses_nothing_but_what_another_one_announce
 
 def test_what_was_told_before_stays_though_its_dpu_has_begun_to_announce() -> None:
     other = EvpnRoute(BLUE, "10.1.0.7/32", TWO)
-    learned = module.learn(SPEC, heard(other), {OF_TWO}, WITHIN, {OF_TWO, other})
+    told = in_spaces(SPEC, WITHIN)
+    learned = module.learn(told, heard(other), {OF_TWO}, {OF_TWO, other})
     assert behind(learned.spec) == {TWO: ("10.1.0.5/32", "10.1.0.7/32")}
     assert learned.awaited == {OF_TWO}
-    assert behind(module.learn(SPEC, heard(other, OF_THREE), (), WITHIN, {OF_TWO}).spec)[THREE] == ("10.1.0.5/32",)
+    assert behind(module.learn(told, heard(other, OF_THREE), (), {OF_TWO}).spec)[THREE] == ("10.1.0.5/32",)
 
 
 def test_a_forged_distinguisher_takes_away_nothing_and_brings_nothing() -> None:

@@ -94,9 +94,9 @@ def test_a_tenant_with_more_members_than_a_fabrics_object_holds_loses_partitions
     assert 0 < len(large.left_out) < 31
     assert told.isdisjoint(large.left_out)
     status = fabric_status(fabric(), large, None, NOON)
-    (said,) = [each for each in status["conditions"] if each["type"] == "PartitionsFit"]
-    assert (said["status"], said["reason"]) == ("False", "TooManyMembers")
-    assert large.left_out[0] in said["message"]
+    (said,) = [each for each in status.conditions if each.type == "PartitionsFit"]
+    assert (said.status, said.reason) == ("False", "TooManyMembers")
+    assert large.left_out[0] in said.message
 
 
 def test_a_server_that_nobody_accepted_is_in_no_partition() -> None:

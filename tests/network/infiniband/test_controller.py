@@ -26,7 +26,8 @@ from provisioner.api.network.infiniband_network import Partition
 from provisioner.api.network.network_claim import pkey_claim
 from provisioner.cluster.informer import Informer
 from provisioner.cluster.resources import FABRIC_SECRETS, NAMESPACES, SECRETS, of
-from provisioner.network.infiniband.controller import InfiniBandInformers, build_infiniband_controllers
+from provisioner.network.infiniband.controller import build_infiniband_controllers
+from provisioner.network.infiniband.follow import InfiniBandInformers
 from provisioner.network.infiniband.opensm.agent import run
 from tests.cluster.fake_events import FakeEvents
 from tests.network.infiniband.fake_ufm import PASSWORD, USERNAME, FakeUfm

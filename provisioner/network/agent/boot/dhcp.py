@@ -17,12 +17,12 @@ from typing import Final
 
 from provisioner.network.agent.boot.plane import BootingHost, BootServices
 from provisioner.network.agent.dhcp import wire
+from provisioner.network.agent.dhcp.answer import BROADCAST, kind_of_answer, refusal
 from provisioner.network.agent.dhcp.answer import answer as answer_of_vpc
 from provisioner.network.agent.dhcp.served import ServedPort
 from provisioner.network.agent.dhcp.wire import NO_ADDRESS, HostMessage, MessageType, Reply
 
 LEASE_SECONDS: Final = 3600
-_BROADCAST: Final = IPv4Address("255.255.255.255")
 _X64, _ARM64, _BIOS = "snponly.efi", "ipxe-arm64.efi", "undionly.kpxe"
 _FILES: Final = {0: _BIOS, 7: _X64, 9: _X64, 11: _ARM64, 16: _X64, 17: _X64, 19: _ARM64, 20: _BIOS}
 """By option 93; 15 to 20 are those of firmware that boots by HTTP. Source: IANA, Processor Architecture Types."""
@@ -48,20 +48,12 @@ def answer(request: HostMessage, host: BootingHost, services: BootServices, port
     loads = what_it_loads(request, services)
     if loads is None:
         told = answer_of_vpc(request, port) if port is not None else None
-        return replace(told, to=_BROADCAST) if told is not None else None
+        return replace(told, to=BROADCAST) if told is not None else None
     _, router = network_of(host.address)
-    if request.kind is MessageType.DISCOVER:
-        return _gives(MessageType.OFFER, request, host, services, loads)
-    if request.kind is not MessageType.REQUEST or request.server not in (None, router):
-        return None
-    asked = {each for each in (request.requested, request.has) if each not in (None, NO_ADDRESS)}
-    if not asked:
-        return None
-    if asked == {host.address}:
-        return _gives(MessageType.ACK, request, host, services, loads)
-    return Reply(
-        kind=MessageType.NAK, request=request, to=_BROADCAST, options=((wire.SERVER_IDENTIFIER, router.packed),)
-    )
+    kind = kind_of_answer(request, router, host.address)
+    if kind is MessageType.NAK:
+        return refusal(request, router)
+    return _gives(kind, request, host, services, loads) if kind is not None else None
 
 
 def what_it_loads(request: HostMessage, services: BootServices) -> Loads | None:
@@ -106,7 +98,7 @@ def _gives(kind: MessageType, request: HostMessage, host: BootingHost, services:
     return Reply(
         kind=kind,
         request=request,
-        to=_BROADCAST,
+        to=BROADCAST,
         gives=host.address,
         options=tuple(options),
         next_server=services.boot_host if loads.file else NO_ADDRESS,

@@ -100,17 +100,15 @@ class ImageCache:
     @contextlib.contextmanager
     def opened(self, part: CachedPart) -> Iterator[BinaryIO | None]:
         """None where it is not kept."""
+        found: BinaryIO | None = None
         with self._lock:
-            if part.sha256 not in self._sizes:
-                found = None
-            else:
+            if part.sha256 in self._sizes:
                 self._sizes.move_to_end(part.sha256)
                 try:
                     found = (self._folder / part.sha256).open("rb")
                     self._read[part.sha256] += 1
                 except OSError:
                     del self._sizes[part.sha256]
-                    found = None
         try:
             yield found
         finally:
@@ -172,20 +170,16 @@ class Filling:
         """`is_whole`: all was written, and has the part's digest."""
         with contextlib.suppress(OSError):
             self._stream.close()
-        keep = is_whole and not self._has_failed and self._size() == self._part.size_bytes
+        keep = is_whole and not self._has_failed
         try:
+            keep = keep and self._path.stat().st_size == self._part.size_bytes
             self._cache.ended(self._part, self._path if keep else None)
         except OSError:
             keep = False
+            self._cache.ended(self._part, None)
         if not keep:
             with contextlib.suppress(OSError):
                 self._path.unlink()
-
-    def _size(self) -> int:
-        try:
-            return self._path.stat().st_size
-        except OSError:
-            return -1
 
 
 class Verified:

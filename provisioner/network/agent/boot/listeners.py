@@ -5,7 +5,7 @@ from __future__ import annotations
 import contextlib
 import socket
 import threading
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from ipaddress import IPv4Address
 from typing import Final
 
@@ -77,44 +77,40 @@ class PeerListener:
     def _ended(self, connection: socket.socket) -> None:
         with self._lock:
             self._connections.discard(connection)
-        _shut(connection)
-        connection.close()
+        end(connection)
         self._room.release()
 
 
 def listening(address: str, port: int, backlog: int) -> socket.socket:
     """In the namespace in which the thread is, whatever device there is. Raises: OSError."""
-    opened = socket.socket(socket.AF_INET, socket.SOCK_STREAM)
-    try:
-        prepare(opened)
+    with _opened(socket.SOCK_STREAM) as opened:
         opened.bind((address, port))
         opened.listen(backlog)
-    except OSError:
-        opened.close()
-        raise
     return opened
 
 
 def datagrams(address: str, port: int, device: str | None = None) -> socket.socket:
     """As `listening`, of UDP. `device`: by it alone, with broadcasts. Raises: OSError."""
-    opened = socket.socket(socket.AF_INET, socket.SOCK_DGRAM)
-    try:
-        prepare(opened)
+    with _opened(socket.SOCK_DGRAM) as opened:
         if device is not None:
             opened.setsockopt(socket.SOL_SOCKET, socket.SO_BINDTODEVICE, device.encode())
             opened.setsockopt(socket.SOL_SOCKET, socket.SO_BROADCAST, 1)
             opened.setsockopt(socket.SOL_SOCKET, NO_CHECKSUM, 1)
         opened.bind((address, port))
-    except OSError:
-        opened.close()
-        raise
     return opened
 
 
-def prepare(opened: socket.socket) -> None:
-    """Every address is its own. Raises: OSError."""
-    opened.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
-    opened.setsockopt(socket.SOL_IP, TRANSPARENT, 1)
+@contextlib.contextmanager
+def _opened(kind: socket.SocketKind) -> Iterator[socket.socket]:
+    """Every address is its own. Closed only if it cannot be made what it is to be. Raises: OSError."""
+    opened = socket.socket(socket.AF_INET, kind)
+    try:
+        opened.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        opened.setsockopt(socket.SOL_IP, TRANSPARENT, 1)
+        yield opened
+    except OSError:
+        opened.close()
+        raise
 
 
 def pass_on(connection: socket.socket, target: tuple[str, int]) -> None:
@@ -145,6 +141,12 @@ def _one_way(source: socket.socket, sink: socket.socket) -> None:
     except OSError:
         _shut(source)
         _shut(sink)
+
+
+def end(each: socket.socket) -> None:
+    """Whoever waits at it in another thread wakes. Raises nothing."""
+    _shut(each)
+    each.close()
 
 
 def _shut(each: socket.socket) -> None:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 from dataclasses import dataclass
 from ipaddress import AddressValueError, IPv4Address
 from typing import Final
@@ -10,6 +9,7 @@ from typing import Final
 from provisioner.api.network.dpu_network import HostBoot
 from provisioner.network.agent.dhcp.served import ServedPort
 from provisioner.network.agent.model.naming import boot_link_function, is_boot_namespace
+from provisioner.network.agent.model.ports import UNICAST_MAC
 from provisioner.network.agent.model.state import KernelState, Place
 
 HTTP_PORT: Final = 80
@@ -20,7 +20,6 @@ HOST_LINK: Final = "tohost"
 """The boot plane's device, which leads to the host."""
 
 _FIRST_MULTICAST: Final = 224
-_MAC: Final = re.compile(r"[0-9a-f][02468ace](:[0-9a-f]{2}){5}\Z")
 
 
 class NoPlane(ValueError):
@@ -77,7 +76,7 @@ def is_unicast(address: IPv4Address) -> bool:
 def read_host(said: HostBoot) -> BootingHost:
     """Raises: NoPlane."""
     mac = said.mac_address.lower()
-    if not _MAC.match(mac):
+    if not UNICAST_MAC.match(mac):
         raise NoPlane(f"hostBoot.macAddress is {said.mac_address}, not a unicast MAC address")
     try:
         address = IPv4Address(said.address)

@@ -139,15 +139,15 @@ class Proxy:
 
     def _carry_out(self, connection: socket.socket, head: Head, what: Answerable) -> None:
         connection.settimeout(SILENT_SECONDS)
+        with_body = head.method != "HEAD"
         if isinstance(what, BootRequestRefused):
             _refuse(connection, what)
         elif isinstance(what, PassOn):
             status, kind, size, content = self._small(what)
             _head(connection, status, size, kind)
-            if head.method != "HEAD":
+            if with_body:
                 connection.sendall(content)
         else:
-            with_body = head.method != "HEAD"
             try:
                 if isinstance(what, RequestedFile):
                     self._image(connection, what, with_body=with_body)
@@ -177,8 +177,10 @@ class Proxy:
 
     def _image(self, connection: socket.socket, what: RequestedFile, *, with_body: bool) -> None:
         if what.name in ("manifest", "manifest.sig"):
-            content = self._manifest(what.digest) if what.name == "manifest" else self._signature(what.digest)
-            _send(connection, 200, content, with_body=with_body)
+            content = self._manifest(what.digest) if what.name == "manifest" else self._whole(what.target)
+            _head(connection, 200, len(content), "application/octet-stream")
+            if with_body:
+                connection.sendall(content)
             return
         self._manifest(what.digest)
         try:
@@ -258,9 +260,6 @@ class Proxy:
         except Unverified as error:
             raise _NotBegun(str(error)) from error
         return content
-
-    def _signature(self, digest: str) -> bytes:
-        return self._whole(f"/images/sha256-{digest}/manifest.sig")
 
     def _whole(self, target: str) -> bytes:
         with self._asked("GET", target, {}) as answer:
@@ -345,19 +344,6 @@ def _refuse(connection: socket.socket, refused: BootRequestRefused) -> None:
     again = f"Retry-After: {RETRY_SECONDS}\r\n" if refused.status == 503 else ""
     _head(connection, refused.status, len(content), "text/plain", again)
     connection.sendall(content)
-
-
-def _send(
-    connection: socket.socket,
-    status: int,
-    content: bytes,
-    kind: str = "application/octet-stream",
-    *,
-    with_body: bool = True,
-) -> None:
-    _head(connection, status, len(content), kind)
-    if with_body:
-        connection.sendall(content)
 
 
 def _head(connection: socket.socket, status: int, size: int, kind: str, more: str = "") -> None:

@@ -7,16 +7,14 @@ from __future__ import annotations
 
 import contextlib
 import socket
-import struct
 import threading
 from collections.abc import Callable, Iterator
 from functools import partial
 from ipaddress import IPv4Address
-from pathlib import Path
 from typing import Final
 
 from provisioner.network.agent.boot import dhcp
-from provisioner.network.agent.boot.listeners import PeerListener, datagrams, listening, pass_on
+from provisioner.network.agent.boot.listeners import PeerListener, datagrams, end, listening, pass_on
 from provisioner.network.agent.boot.plane import (
     HOST_LINK,
     HTTP_PORT,
@@ -29,18 +27,16 @@ from provisioner.network.agent.boot.plane import (
 from provisioner.network.agent.boot.proxy import Proxy
 from provisioner.network.agent.boot.tftp import Fault, ReadRequest, read_request, transfer
 from provisioner.network.agent.dhcp.served import ServedPort
-from provisioner.network.agent.dhcp.wire import LONGEST_REQUEST, decode, encode
-from provisioner.network.agent.model.namespaces import inside
+from provisioner.network.agent.dhcp.server import SERVER_PORT, send
+from provisioner.network.agent.dhcp.wire import LONGEST_REQUEST, decode
+from provisioner.network.agent.model.namespaces import device_here, inside
 from provisioner.network.agent.model.state import Place
 
 MOST_REQUESTS: Final = 16
 MOST_JOINS: Final = 4
 MOST_TO_API_SERVER: Final = 64
 """Connections at a time. A kubelet has one, and a few more for `kubectl logs` and its pods."""
-_SERVER_PORT, _CLIENT_PORT = 67, 68
-_PACKET_INFO: Final = 8
 _ANY: Final = ""
-_OWN_NAMESPACE: Final = Path("/proc/thread-self/ns/net")
 
 
 class BootServer:
@@ -49,7 +45,7 @@ class BootServer:
 
     def __init__(self, services: BootServices, proxy: Proxy, say: Callable[[str], None]) -> None:
         self._services, self._proxy, self._say = services, proxy, say
-        self._key: tuple[BootingHost, int] | None = None
+        self._key: tuple[BootingHost, tuple[int, int]] | None = None
         self._link: int | None = None
         self._dhcp: socket.socket | None = None
         self._open: contextlib.ExitStack | None = None
@@ -66,7 +62,8 @@ class BootServer:
             if boot is None:
                 self.stop()
                 return None
-            namespace, link = _whereabouts(boot.plane)
+            with inside(boot.plane):
+                namespace, link = device_here(HOST_LINK)
             if (boot.host, namespace) != self._key:
                 self.stop()
                 self._start(boot.host, boot.plane)
@@ -88,7 +85,7 @@ class BootServer:
         """Close everything."""
         self._key = self._link = None
         if self._dhcp is not None:
-            _end(self._dhcp)
+            end(self._dhcp)
             self._dhcp = None
         if self._open is not None:
             self._open.close()
@@ -110,7 +107,7 @@ class BootServer:
         self._open.callback(listener.close)
         for opened, target, most in passages:
             self._open.callback(PeerListener("boot-passage", opened, peer, most, partial(pass_on, target=target)).close)
-        self._open.callback(partial(_end, asked))
+        self._open.callback(partial(end, asked))
         files = partial(self._files, asked, transfers, host)
         threading.Thread(target=files, name="boot-tftp", daemon=True).start()
 
@@ -120,10 +117,10 @@ class BootServer:
         Raises: OSError.
         """
         if self._dhcp is not None:
-            _end(self._dhcp)
+            end(self._dhcp)
             self._dhcp = None
         with inside(plane):
-            self._dhcp = datagrams(_ANY, _SERVER_PORT, HOST_LINK)
+            self._dhcp = datagrams(_ANY, SERVER_PORT, HOST_LINK)
         leases = partial(self._leases, self._dhcp, host)
         threading.Thread(target=leases, name="boot-dhcp", daemon=True).start()
 
@@ -141,11 +138,7 @@ class BootServer:
             request = decode(data)
             reply = dhcp.answer(request, host, self._services, self._port) if request is not None else None
             if reply is not None:
-                source = struct.pack("=i4s4s", 0, router.packed, bytes(4))
-                with contextlib.suppress(OSError):
-                    opened.sendmsg(
-                        [encode(reply)], [(socket.IPPROTO_IP, _PACKET_INFO, source)], 0, (str(reply.to), _CLIENT_PORT)
-                    )
+                send(opened, router, reply)
 
     def _files(self, opened: socket.socket, transfers: list[socket.socket], host: BootingHost) -> None:
         free = list(transfers)
@@ -193,15 +186,3 @@ def passages_of(services: BootServices) -> Iterator[tuple[tuple[IPv4Address, int
     joins = services.boot_host, services.join_port
     for asked, target in services.passages.items():
         yield asked, target, MOST_JOINS if asked == joins else MOST_TO_API_SERVER
-
-
-def _whereabouts(plane: Place) -> tuple[int, int]:
-    """By which a namespace, and its device, that were made anew are told from the ones before. Raises: OSError."""
-    with inside(plane):
-        return _OWN_NAMESPACE.stat().st_ino, socket.if_nametoindex(HOST_LINK)
-
-
-def _end(opened: socket.socket) -> None:
-    with contextlib.suppress(OSError):
-        opened.shutdown(socket.SHUT_RDWR)
-    opened.close()

@@ -6,7 +6,7 @@ import re
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Final, Protocol, get_args
+from typing import Final, get_args
 
 from provisioner.api.network.card import (
     CardConfiguration,
@@ -25,7 +25,7 @@ from provisioner.network.agent.card.decide import (
     settings_query,
 )
 from provisioner.network.agent.card.parse import UnreadableOutput, read_host_privileges, read_settings
-from provisioner.network.agent.card.tools import Ran, ToolFailed, command
+from provisioner.network.agent.card.tools import Ran, ToolFailed, Tools, command
 
 # Which PCI devices of this machine are BlueField cards.
 
@@ -86,12 +86,6 @@ class UnknownSetting(Exception):
     """Something was declared that is not to be given to a card; the message says what, and what to do."""
 
 
-class Programs(Protocol):
-    """As `tools.Tools`."""
-
-    def run(self, argv: Sequence[str]) -> Ran: ...
-
-
 @dataclass(frozen=True)
 class CardReport:
     """How the cards of this machine stand. has_acted: whether one was told something, or was to be."""
@@ -110,12 +104,13 @@ class _Part:
     has_acted: bool = False
 
 
-def configure(wanted: CardConfiguration, programs: Programs, devices: Path = PCI_DEVICES) -> CardReport:
+def configure(wanted: CardConfiguration, programs: Tools, devices: Path = PCI_DEVICES) -> CardReport:
     """Bring every BlueField of this machine to `wanted`. What fails of one card, or of one part, keeps no other."""
     try:
         cards = find_bluefields(devices)
     except OSError as error:
-        return _failed(f"the PCI devices of this machine cannot be read ({error}): run the agent as root, with /sys")
+        words = f"the PCI devices of this machine cannot be read ({error}): run the agent as root, with /sys"
+        return CardReport(CardStatus(state="Failed"), words[:_MESSAGE])
     if not cards:
         ids = ", ".join(f"{VENDOR}:{device}" for device in MODELS)
         words = f"no PCI device of this machine is a BlueField ({ids}): nothing was done, and nothing is to be"
@@ -123,7 +118,7 @@ def configure(wanted: CardConfiguration, programs: Programs, devices: Path = PCI
     return _report(wanted, cards, [part for card in cards for part in _bring(card.address, wanted, programs)])
 
 
-def _bring(device: str, wanted: CardConfiguration, programs: Programs) -> list[_Part]:
+def _bring(device: str, wanted: CardConfiguration, programs: Tools) -> list[_Part]:
     parts = []
     access = wanted.host_access
     if access is not None:
@@ -133,7 +128,7 @@ def _bring(device: str, wanted: CardConfiguration, programs: Programs) -> list[_
     return parts
 
 
-def _bring_part(look: Callable[[], CardDecision], programs: Programs, field: str) -> _Part:
+def _bring_part(look: Callable[[], CardDecision], programs: Tools, field: str) -> _Part:
     differences: tuple[CardDifference, ...] = ()
     has_acted = False
     try:
@@ -158,7 +153,7 @@ def _bring_part(look: Callable[[], CardDecision], programs: Programs, field: str
     return _Part(differences, None, has_acted)
 
 
-def _look_at_access(device: str, wanted: HostAccess, programs: Programs) -> CardDecision:
+def _look_at_access(device: str, wanted: HostAccess, programs: Tools) -> CardDecision:
     """Raises: ToolFailed, Unreadable, Unknown."""
     if wanted not in get_args(HostAccess):
         raise UnknownSetting(f"hostAccess is {wanted!r}, which this agent does not know: update the DPU's image")
@@ -171,7 +166,7 @@ def _look_at_access(device: str, wanted: HostAccess, programs: Programs) -> Card
     return decide_access(device, wanted, stored, told)
 
 
-def _look_at_settings(device: str, wanted: CardConfiguration, programs: Programs) -> CardDecision:
+def _look_at_settings(device: str, wanted: CardConfiguration, programs: Tools) -> CardDecision:
     """Raises: ToolFailed, Unreadable, Unknown."""
     refused = next((words for each in wanted.settings if (words := find_refusal(each)) is not None), None)
     if refused is not None:
@@ -181,7 +176,7 @@ def _look_at_settings(device: str, wanted: CardConfiguration, programs: Programs
     return decide_settings(device, wanted.settings, seen)
 
 
-def _asked(argv: tuple[str, ...], programs: Programs) -> Ran:
+def _asked(argv: tuple[str, ...], programs: Tools) -> Ran:
     """Raises: ToolFailed."""
     ran = programs.run(argv)
     if ran.status != 0:
@@ -222,7 +217,3 @@ def _waiting_words(server: str, differences: Sequence[CardDifference]) -> str:
         f"{'; '.join([*told, *more])}. What is stored is in force once the power of Server {server} was off, with the "
         f"card's: kubectl provision power-cycle {server}. {command(asked)} shows it on the DPU"
     )
-
-
-def _failed(words: str) -> CardReport:
-    return CardReport(CardStatus(state="Failed"), words[:_MESSAGE])

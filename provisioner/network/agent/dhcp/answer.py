@@ -22,7 +22,7 @@ LEASE_SECONDS: Final = 7 * 86400
 REBIND_SECONDS: Final = 6 * 86400
 RENEW_SECONDS: Final = 3600
 _MASK: Final = IPv4Address("255.255.255.254")
-_BROADCAST: Final = IPv4Address("255.255.255.255")
+BROADCAST: Final = IPv4Address("255.255.255.255")
 
 
 def answer(request: HostMessage, port: ServedPort) -> Reply | None:
@@ -30,29 +30,34 @@ def answer(request: HostMessage, port: ServedPort) -> Reply | None:
     address is still the host's and nobody else's."""
     if request.mac != port.mac:
         return None
-    if request.kind is MessageType.DISCOVER:
-        return _gives(MessageType.OFFER, request, port)
-    if request.kind is MessageType.REQUEST:
-        return _confirms(request, port)
     if request.kind is MessageType.INFORM and request.has == port.address:
         return Reply(kind=MessageType.ACK, request=request, to=port.address, options=(_server(port), *_network(port)))
-    return None
+    kind = kind_of_answer(request, port.gateway, port.address)
+    if kind is MessageType.NAK:
+        return refusal(request, port.gateway)
+    return _gives(kind, request, port) if kind is not None else None
 
 
-def _confirms(request: HostMessage, port: ServedPort) -> Reply | None:
-    """Of a host that takes an offer, remembers an address, or renews. One of another's offer is let alone."""
-    if request.server not in (None, port.gateway):
+def kind_of_answer(request: HostMessage, server: IPv4Address, address: IPv4Address) -> MessageType | None:
+    """OFFER; ACK or NAK to a host that takes an offer, remembers an address, or renews. None: silence, also where it
+    takes another's offer. `address`: the one that it may have."""
+    if request.kind is MessageType.DISCOVER:
+        return MessageType.OFFER
+    if request.kind is not MessageType.REQUEST or request.server not in (None, server):
         return None
     asked = {each for each in (request.requested, request.has) if each not in (None, NO_ADDRESS)}
     if not asked:
         return None
-    if asked == {port.address}:
-        return _gives(MessageType.ACK, request, port)
-    return Reply(kind=MessageType.NAK, request=request, to=_BROADCAST, options=(_server(port),))
+    return MessageType.ACK if asked == {address} else MessageType.NAK
+
+
+def refusal(request: HostMessage, server: IPv4Address) -> Reply:
+    options = ((wire.SERVER_IDENTIFIER, server.packed),)
+    return Reply(kind=MessageType.NAK, request=request, to=BROADCAST, options=options)
 
 
 def _gives(kind: MessageType, request: HostMessage, port: ServedPort) -> Reply:
-    to = _BROADCAST if request.wants_broadcast and request.has == NO_ADDRESS else port.address
+    to = BROADCAST if request.wants_broadcast and request.has == NO_ADDRESS else port.address
     times = (
         (wire.LEASE_TIME, struct.pack("!I", LEASE_SECONDS)),
         (wire.RENEWAL_TIME, struct.pack("!I", RENEW_SECONDS)),

@@ -14,33 +14,31 @@ import struct
 import threading
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
-from pathlib import Path
+from ipaddress import IPv4Address
 from typing import Final
 
 from provisioner.network.agent.dhcp.answer import answer
 from provisioner.network.agent.dhcp.served import ServedPort
 from provisioner.network.agent.dhcp.wire import LONGEST_REQUEST, MessageType, Reply, decode, encode
-from provisioner.network.agent.model.namespaces import inside
+from provisioner.network.agent.model.namespaces import device_here, inside
 
-_SERVER_PORT, _CLIENT_PORT = 67, 68
+SERVER_PORT: Final = 67
+_CLIENT_PORT: Final = 68
 _REQUESTS_AT_ONCE: Final = 8
 """Of one port, before others have their turn."""
 _QUEUE_BYTES: Final = 65536
 _NO_CHECKSUM: Final = 11  # linux/socket.h: SO_NO_CHECK
 _PACKET_INFO: Final = 8  # linux/in.h: IP_PKTINFO
-_OWN_NAMESPACE: Final = Path("/proc/thread-self/ns/net")
 _STOP_SECONDS: Final = 10.0
-
-_Device = tuple[int, int, int]
-"""Which one it is, for as long as something holds its namespace: that one's device and inode, and its index there."""
 
 
 @dataclass
 class _Listener:
-    """`port`: what is answered at present. `has_told`: whether a refused address was told of."""
+    """`port`: what is answered at present. `device`: as `device_here` tells it. `has_told`: whether a refused address
+    was told of."""
 
     port: ServedPort
-    device: _Device
+    device: tuple[tuple[int, int], int]
     socket: socket.socket
     has_told: bool = False
 
@@ -123,8 +121,7 @@ class HostDhcpServer:
     def _listen(self, function: str, port: ServedPort) -> None:
         """Raises: OSError, if the device is not there, or its port 67 is another's."""
         with inside(port.place):
-            namespace = _OWN_NAMESPACE.stat()
-            device = (namespace.st_dev, namespace.st_ino, socket.if_nametoindex(port.device))
+            device = device_here(port.device)
             known = self._listeners.get(function)
             if known is not None and known.device == device:
                 known.port = port
@@ -141,7 +138,7 @@ class HostDhcpServer:
             listener.socket.close()
 
     def _read(self, listener: _Listener) -> None:
-        """Some of what has come. What cannot be sent was asked by a host that will ask again."""
+        """Some of what has come."""
         for _ in range(_REQUESTS_AT_ONCE):
             try:
                 data = listener.socket.recv(LONGEST_REQUEST + 1)
@@ -156,8 +153,7 @@ class HostDhcpServer:
                 continue
             reply = answer(request, listener.port)
             if reply is not None:
-                with contextlib.suppress(OSError):
-                    _send(listener, reply)
+                send(listener.socket, listener.port.gateway, reply)
             elif request.kind is MessageType.DECLINE and request.mac == listener.port.mac:
                 self._declined(listener)
 
@@ -188,16 +184,16 @@ def _opened(device: str) -> socket.socket:
         opened.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, _QUEUE_BYTES)
         # A checksum that is left to the card looks wrong to clients that read frames, where the card is a virtual one.
         opened.setsockopt(socket.SOL_SOCKET, _NO_CHECKSUM, 1)
-        opened.bind(("", _SERVER_PORT))
+        opened.bind(("", SERVER_PORT))
     except OSError:
         opened.close()
         raise
     return opened
 
 
-def _send(listener: _Listener, reply: Reply) -> None:
-    """From the gateway. To a host that has no address yet the port's permanent neighbour leads. Raises: OSError."""
-    source = struct.pack("=i4s4s", 0, listener.port.gateway.packed, bytes(4))
-    listener.socket.sendmsg(
-        [encode(reply)], [(socket.IPPROTO_IP, _PACKET_INFO, source)], 0, (str(reply.to), _CLIENT_PORT)
-    )
+def send(opened: socket.socket, source: IPv4Address, reply: Reply) -> None:
+    """From the gateway `source`. To a host that has no address yet the port's permanent neighbour leads. What cannot be
+    sent was asked by a host that will ask again."""
+    info = socket.IPPROTO_IP, _PACKET_INFO, struct.pack("=i4s4s", 0, source.packed, bytes(4))
+    with contextlib.suppress(OSError):
+        opened.sendmsg([encode(reply)], [info], 0, (str(reply.to), _CLIENT_PORT))

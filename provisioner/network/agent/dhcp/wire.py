@@ -9,7 +9,6 @@ read.
 from __future__ import annotations
 
 import struct
-from collections.abc import Iterator
 from dataclasses import dataclass
 from enum import IntEnum
 from ipaddress import IPv4Address
@@ -166,20 +165,14 @@ def encode(reply: Reply) -> bytes:
 def _read_options(data: bytes) -> dict[int, bytes] | None:
     """None: one reaches beyond the packet. One that comes twice is one in two pieces (RFC 3396)."""
     found: dict[int, bytes] = {}
-    for code, value in _walk(data):
-        if value is None:
-            return None
-        found[code] = found.get(code, b"") + value
-    return found
-
-
-def _walk(data: bytes) -> Iterator[tuple[int, bytes | None]]:
     at = _HEADER.size
     while at < len(data) and data[at] != _END:
-        code = data[at]
+        code, value_at = data[at], at + 2
         if code == _PAD:
             at += 1
             continue
-        value_at = at + 2
         at = value_at + data[at + 1] if value_at <= len(data) else len(data) + 1
-        yield code, data[value_at:at] if at <= len(data) else None
+        if at > len(data):
+            return None
+        found[code] = found.get(code, b"") + data[value_at:at]
+    return found

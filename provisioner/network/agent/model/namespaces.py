@@ -79,30 +79,21 @@ def inside(place: Place) -> Iterator[None]:
     if place == HOME:
         yield
         return
-    before = os.open(_OWN, os.O_RDONLY | os.O_CLOEXEC)
-    try:
-        there = os.open(NAMED / place, os.O_RDONLY | os.O_CLOEXEC)
-        try:
+    with opened(HOME) as before:
+        with opened(place) as there:
             _enter(there)
-        finally:
-            os.close(there)
         try:
             yield
         finally:
             _enter(before)
-    finally:
-        os.close(before)
 
 
 @contextlib.contextmanager
 def alone() -> Iterator[None]:
     """No other agent works for the namespace in which the thread is. Waits for one that does."""
-    fd = os.open(_OWN, os.O_RDONLY | os.O_CLOEXEC)
-    try:
-        fcntl.flock(fd, fcntl.LOCK_EX)
+    with opened(HOME) as own:
+        fcntl.flock(own, fcntl.LOCK_EX)
         yield
-    finally:
-        os.close(fd)
 
 
 @contextlib.contextmanager
@@ -118,6 +109,13 @@ def opened(place: Place) -> Iterator[int]:
 def interfaces() -> list[str]:
     """Those of the namespace in which the thread is."""
     return [name for _, name in socket.if_nameindex()]
+
+
+def device_here(device: str) -> tuple[tuple[int, int], int]:
+    """Which one it is, for as long as something holds the namespace in which the thread is: that one's device and
+    inode, and its index there. Raises: OSError if there is none."""
+    namespace = _OWN.stat()
+    return (namespace.st_dev, namespace.st_ino), socket.if_nametoindex(device)
 
 
 def _enter(fd: int) -> None:

@@ -13,6 +13,7 @@ TABLE: Final = "provisioner"
 GATEWAY_MAC: Final = "02:00:5e:00:01:01"
 """Of every port: a host notices neither another DPU nor another VPC."""
 
+_NAMESPACE: Final = "vpc-"
 _BOOT: Final = "boot"
 _RESERVED_TABLES: Final = range(256)  # the kernel's local, main and default, and /etc/iproute2/rt_tables
 _ABOVE_ALL_VNIS: Final = 1 << 24
@@ -49,30 +50,26 @@ def is_ours(device: str) -> bool:
 
 def namespace_name(vni: int, owner: str) -> str:
     """Of a domain, where there is no VRF. `owner`: "", or what the namespace is called in which the agent runs."""
-    return f"{namespace_prefix()}{vni}{namespace_suffix(owner)}"
+    return f"{_NAMESPACE}{vni}{_suffix(owner)}"
 
 
 def boot_namespace(owner: str) -> str:
     """Of the boot plane."""
-    return f"{namespace_prefix()}{_BOOT}{namespace_suffix(owner)}"
+    return f"{_NAMESPACE}{_BOOT}{_suffix(owner)}"
 
 
 def is_boot_namespace(place: str) -> bool:
-    return place.partition(".")[0] == f"{namespace_prefix()}{_BOOT}"
+    return place.partition(".")[0] == f"{_NAMESPACE}{_BOOT}"
 
 
 def is_namespace_of(name: str, owner: str) -> bool:
     """Whether a namespace was made by agents of `owner`."""
-    middle = name.removeprefix(namespace_prefix()).removesuffix(namespace_suffix(owner))
+    middle = name.removeprefix(_NAMESPACE).removesuffix(_suffix(owner))
     is_known = middle.isdecimal() or middle == _BOOT
-    return is_known and name == f"{namespace_prefix()}{middle}{namespace_suffix(owner)}"
+    return is_known and name == f"{_NAMESPACE}{middle}{_suffix(owner)}"
 
 
-def namespace_prefix() -> str:
-    return "vpc-"
-
-
-def namespace_suffix(owner: str) -> str:
+def _suffix(owner: str) -> str:
     return f".{owner}" if owner else ""
 
 

@@ -21,7 +21,7 @@ from provisioner.api.network.dpu_network import DPUPort, PortRule
 Address = IPv4Address | IPv6Address
 Network = IPv4Network | IPv6Network
 
-_MAC: Final = re.compile(r"[0-9a-f][02468ace](:[0-9a-f]{2}){5}\Z")
+UNICAST_MAC: Final = re.compile(r"[0-9a-f][02468ace](:[0-9a-f]{2}){5}\Z")
 _WHOLE: Final = ((4, AF_INET, "32"), (6, AF_INET6, "128"))
 _PORTS: Final = re.compile(r"([0-9]{1,5})(?:-([0-9]{1,5}))?\Z")
 
@@ -73,7 +73,7 @@ class Port:
     def of_version(self, version: int) -> list[Network]:
         """All from which the host may send."""
         return [
-            *(_host(address) for address in self.hosts(version)),
+            *(ip_network(address) for address in self.hosts(version)),
             *self.behind(version),
         ]
 
@@ -104,7 +104,7 @@ class Port:
 def read_port(port: DPUPort) -> Port:
     """Raises: Unreadable, with the value and what it should be."""
     mac = port.mac_address.lower()
-    if not _MAC.match(mac):
+    if not UNICAST_MAC.match(mac):
         raise UnreadableValue(f"macAddress is {port.mac_address}, not a unicast MAC address")
     addresses = tuple(_read_address(each) for each in port.addresses)
     gateways = tuple(_read_address(each) for each in port.gateways)
@@ -178,7 +178,3 @@ def _read_ports(text: str) -> tuple[int, int]:
     if not 1 <= first <= last <= 65535:
         raise UnreadableValue(f"{text} is no port or range of ports such as 443 or 1-9")
     return first, last
-
-
-def _host(address: Address) -> Network:
-    return ip_network(address)

@@ -13,7 +13,16 @@ from typing import Final, get_args
 
 from provisioner.network.agent.model.state import Address, FdbEntry, Neighbour, Route, RouteKind
 from provisioner.network.agent.netlink.socket import NetlinkRequest, requests_by
-from provisioner.network.agent.netlink.wire import CREATE, EXCLUSIVE, REPLACE, attribute, attributes, u32
+from provisioner.network.agent.netlink.wire import (
+    CREATE,
+    EXCLUSIVE,
+    REPLACE,
+    attribute,
+    attributes,
+    read_mac,
+    read_u32,
+    u32,
+)
 
 GET_ADDRESS: Final = 22
 NEW_ROUTE, DELETE_ROUTE, GET_ROUTE = 24, 25, 26
@@ -134,7 +143,7 @@ def read_addresses(bodies: Iterable[bytes], devices: Mapping[int, str]) -> Itera
         if index in devices and family in (socket.AF_INET, socket.AF_INET6):
             found = attributes(body, _IFADDR.size)
             packed = found.get(_IFA_LOCAL) or found.get(_IFA_ADDRESS, b"")
-            yield Address(devices[index], _text(family, packed), length)
+            yield Address(devices[index], socket.inet_ntop(family, packed), length)
 
 
 class RouteReader:
@@ -163,20 +172,20 @@ class RouteReader:
         if kind is None or flags & _CLONED or (kind == "local" and maker == _BY_KERNEL):
             return None
         found = attributes(body, _RTMSG.size)
-        table = _u32(found.get(_TABLE)) or table
-        index = _u32(found.get(_OIF))
+        table = read_u32(found.get(_TABLE)) or table
+        index = read_u32(found.get(_OIF))
         if table not in self._tables and (index not in self._devices or table == LOCAL_TABLE):
             return None
         size = 4 if family == socket.AF_INET else 16
         gateway = found.get(_GATEWAY)
         mtu = attributes(found[_METRICS]).get(_METRIC_MTU) if _METRICS in found else None
         return Route(
-            destination=f"{_text(family, found.get(_DST, bytes(size)))}/{length}",
+            destination=f"{socket.inet_ntop(family, found.get(_DST, bytes(size)))}/{length}",
             device=self._devices.get(index, f"index {index}") if index and kind in ("unicast", "local") else None,
-            gateway=_text(family, gateway) if gateway else "another family's" if _VIA in found else None,
+            gateway=socket.inet_ntop(family, gateway) if gateway else "another family's" if _VIA in found else None,
             table=table,
-            metric=_u32(found.get(_PRIORITY)),
-            mtu_bytes=_u32(mtu) if mtu else None,
+            metric=read_u32(found.get(_PRIORITY)),
+            mtu_bytes=read_u32(mtu) if mtu else None,
             kind=kind,
         )
 
@@ -188,8 +197,8 @@ def read_neighbours(bodies: Iterable[bytes], devices: Mapping[int, str]) -> Iter
         if index in devices and state & _PERMANENT and family in (socket.AF_INET, socket.AF_INET6):
             found = attributes(body, _NDMSG.size)
             if _NDA_DST in found:
-                mac = ":".join(f"{octet:02x}" for octet in found.get(_NDA_LLADDR, b""))
-                yield Neighbour(devices[index], _text(family, found[_NDA_DST]), mac)
+                mac = read_mac(found.get(_NDA_LLADDR, b""))
+                yield Neighbour(devices[index], socket.inet_ntop(family, found[_NDA_DST]), mac)
 
 
 def read_fdb(bodies: Iterable[bytes], devices: Mapping[int, str]) -> Iterator[FdbEntry]:
@@ -198,13 +207,5 @@ def read_fdb(bodies: Iterable[bytes], devices: Mapping[int, str]) -> Iterator[Fd
         if index in devices:
             found = attributes(body, _NDMSG.size)
             if _NDA_DST in found:
-                mac = ":".join(f"{octet:02x}" for octet in found.get(_NDA_LLADDR, b""))
+                mac = read_mac(found.get(_NDA_LLADDR, b""))
                 yield FdbEntry(devices[index], mac, str(ip_address(found[_NDA_DST])))
-
-
-def _text(family: int, packed: bytes) -> str:
-    return socket.inet_ntop(family, packed)
-
-
-def _u32(value: bytes | None) -> int:
-    return int.from_bytes(value[:4], "little") if value else 0

@@ -13,11 +13,11 @@ from dataclasses import dataclass
 from typing import Any, Final
 
 from provisioner.network.agent.netlink.socket import NetlinkSocket, requests_by
-from provisioner.network.agent.netlink.wire import attributes
+from provisioner.network.agent.netlink.wire import attributes, read_mac, read_text, read_u32
 
 GET: Final = 18
 _INFO: Final = struct.Struct("=BxHiII")
-_ADDRESS, _NAME, _MTU, _LINK, _MASTER, _LINK_INFO, _MAX_MTU, _PERMANENT = 1, 3, 4, 5, 10, 18, 51, 54
+_ADDRESS, _NAME, _MTU, _MASTER, _LINK_INFO, _MAX_MTU, _PERMANENT = 1, 3, 4, 10, 18, 51, 54
 _KIND, _DATA = 1, 2
 _VXLAN_ID, _VXLAN_LOCAL, _VXLAN_LEARNING, _VXLAN_PORT = 1, 4, 7, 15
 _VRF_TABLE: Final = 1
@@ -39,7 +39,6 @@ class SeenLink:
     up: bool
     loopback: bool
     master: int
-    link: int
     vni: int | None
     local: str | None
     learning: bool
@@ -56,40 +55,27 @@ def _read(body: bytes) -> SeenLink:
     _, _, index, flags, _ = _INFO.unpack_from(body)
     found = attributes(body, _INFO.size)
     info = attributes(found.get(_LINK_INFO, b""))
-    kind = _text(info.get(_KIND, b""))
+    kind = read_text(info.get(_KIND, b""))
     data = attributes(info.get(_DATA, b""))
     is_vxlan = kind == "vxlan"
-    mtu = _u32(found.get(_MTU))
+    mtu = read_u32(found.get(_MTU))
     return SeenLink(
         index=index,
-        name=_text(found.get(_NAME, b"")),
+        name=read_text(found.get(_NAME, b"")),
         kind=kind,
         mtu_bytes=mtu,
-        largest_mtu_bytes=_u32(found.get(_MAX_MTU)) or 65535,
-        mac=_mac(found.get(_ADDRESS, b"")),
+        largest_mtu_bytes=read_u32(found.get(_MAX_MTU)) or 65535,
+        mac=read_mac(found.get(_ADDRESS, b"")),
         up=bool(flags & _UP),
         loopback=bool(flags & 8),
-        master=_u32(found.get(_MASTER)),
-        link=_u32(found.get(_LINK)),
-        vni=_u32(data.get(_VXLAN_ID)) if is_vxlan else None,
+        master=read_u32(found.get(_MASTER)),
+        vni=read_u32(data.get(_VXLAN_ID)) if is_vxlan else None,
         local=socket.inet_ntoa(data[_VXLAN_LOCAL]) if is_vxlan and _VXLAN_LOCAL in data else None,
         learning=is_vxlan and data.get(_VXLAN_LEARNING, b"\1") != b"\0",
         port=int.from_bytes(data[_VXLAN_PORT], "big") if is_vxlan and _VXLAN_PORT in data else None,
-        table=_u32(data.get(_VRF_TABLE)) if kind == "vrf" else None,
-        permanent_mac=_mac(found[_PERMANENT]) if any(found.get(_PERMANENT, b"")) else None,
+        table=read_u32(data.get(_VRF_TABLE)) if kind == "vrf" else None,
+        permanent_mac=read_mac(found[_PERMANENT]) if any(found.get(_PERMANENT, b"")) else None,
     )
-
-
-def _mac(octets: bytes) -> str:
-    return ":".join(f"{octet:02x}" for octet in octets)
-
-
-def _text(value: bytes) -> str:
-    return value.rstrip(b"\0").decode(errors="replace")
-
-
-def _u32(value: bytes | None) -> int:
-    return int.from_bytes(value[:4], "little") if value else 0
 
 
 def change_link(kernel: NetlinkSocket, command: str, **how: Any) -> str | None:

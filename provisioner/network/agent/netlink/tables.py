@@ -7,7 +7,7 @@ from typing import Final
 
 from provisioner.network.agent.model.state import Family
 from provisioner.network.agent.netlink.socket import NetlinkSocket
-from provisioner.network.agent.netlink.wire import all_attributes, attributes
+from provisioner.network.agent.netlink.wire import all_attributes, attributes, read_text
 
 _NETFILTER: Final = 12
 _GET_TABLE, _GET_CHAIN = 10 << 8 | 1, 10 << 8 | 4
@@ -26,7 +26,7 @@ def families_with(table: str) -> list[Family]:
     return [
         _FAMILIES[body[0]]
         for body in bodies
-        if body[0] in _FAMILIES and _text(attributes(body, _HEADER.size).get(_TABLE_NAME, b"")) == table
+        if body[0] in _FAMILIES and read_text(attributes(body, _HEADER.size).get(_TABLE_NAME, b"")) == table
     ]
 
 
@@ -40,14 +40,10 @@ def chain_devices(table: str) -> dict[str, str]:
     found = {}
     for body in bodies:
         said = attributes(body, _HEADER.size)
-        if _text(said.get(_TABLE, b"")) == table and _HOOK in said:
+        if read_text(said.get(_TABLE, b"")) == table and _HOOK in said:
             hook = attributes(said[_HOOK])
-            devices = [_text(each) for each in all_attributes(hook.get(_DEVICES, b""))]
+            devices = [read_text(each) for each in all_attributes(hook.get(_DEVICES, b""))]
             if not devices and _DEVICE in hook:
-                devices = [_text(hook[_DEVICE])]
-            found[_text(said.get(_NAME, b""))] = ",".join(devices)
+                devices = [read_text(hook[_DEVICE])]
+            found[read_text(said.get(_NAME, b""))] = ",".join(devices)
     return found
-
-
-def _text(value: bytes) -> str:
-    return value.rstrip(b"\0").decode(errors="replace")

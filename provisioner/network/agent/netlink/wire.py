@@ -28,6 +28,19 @@ def u32(kind: int, value: int) -> bytes:
     return _U32.pack(_U32.size, kind, value)
 
 
+def read_u32(value: bytes | None) -> int:
+    """0 of what is not there."""
+    return int.from_bytes(value[:4], "little") if value else 0
+
+
+def read_text(value: bytes) -> str:
+    return value.rstrip(b"\0").decode(errors="replace")
+
+
+def read_mac(octets: bytes) -> str:
+    return ":".join(f"{octet:02x}" for octet in octets)
+
+
 def message(kind: int, flags: int, sequence: int, body: bytes) -> bytes:
     return HEADER.pack(HEADER.size + len(body), kind, flags, sequence, 0) + body
 

@@ -7,7 +7,6 @@ what is listened for, and forwards nothing.
 
 from __future__ import annotations
 
-from ipaddress import IPv4Address
 from typing import Final
 
 from provisioner.network.agent.boot.plane import (
@@ -21,14 +20,11 @@ from provisioner.network.agent.boot.plane import (
 from provisioner.network.agent.model.naming import GATEWAY_MAC, boot_link_name
 from provisioner.network.agent.model.state import Chain, Hook, NftRule
 from provisioner.network.agent.rules.canonical import Expression, rule
+from provisioner.network.agent.rules.dhcp import ASKING, BROADCAST_MAC, CLIENT_TO_SERVER, EVERYBODY, NOBODY
 from provisioner.network.agent.rules.expressions import ACCEPT, DROP, at_most, differs, field, match, meta, one_of
 
 _PRIORITY: Final = -500
 _FILTER: Final = 0
-_NOBODY: Final = str(IPv4Address(0))
-_EVERYBODY: Final = "255.255.255.255"
-_BROADCAST: Final = "ff:ff:ff:ff:ff:ff"
-_ASKING: Final = at_most(5, 20)
 _RESOLVING: Final = at_most(20, 20)
 _TRANSFER: Final = {"range": [TRANSFER_PORTS[0], TRANSFER_PORTS[-1]]}
 
@@ -39,7 +35,7 @@ def boot_at_port(host: BootingHost, services: BootServices) -> list[NftRule]:
     from_it = (match(field("ether", "daddr"), GATEWAY_MAC), match(field("ip", "saddr"), own))
     return [
         rule(
-            match(field("ether", "daddr"), one_of([GATEWAY_MAC, _BROADCAST])),
+            match(field("ether", "daddr"), one_of([GATEWAY_MAC, BROADCAST_MAC])),
             match(field("arp", "htype"), 1),
             match(field("arp", "operation"), "request"),
             match(field("arp", "saddr ether"), host.mac),
@@ -49,14 +45,14 @@ def boot_at_port(host: BootingHost, services: BootServices) -> list[NftRule]:
             onwards,
         ),
         rule(
-            match(field("ether", "daddr"), _BROADCAST),
-            match(field("ip", "saddr"), one_of([_NOBODY, own])),
-            match(field("ip", "daddr"), _EVERYBODY),
-            *_dhcp(),
-            _ASKING,
+            match(field("ether", "daddr"), BROADCAST_MAC),
+            match(field("ip", "saddr"), one_of([NOBODY, own])),
+            match(field("ip", "daddr"), EVERYBODY),
+            *CLIENT_TO_SERVER,
+            ASKING,
             onwards,
         ),
-        rule(*from_it, *_dhcp(), _ASKING, onwards),
+        rule(*from_it, *CLIENT_TO_SERVER, ASKING, onwards),
         *(rule(*from_it, *each, onwards) for each in _services(services)),
         rule(match(field("ip", "saddr"), own), DROP),
     ]
@@ -73,17 +69,13 @@ def plane_chains(host: BootingHost, services: BootServices) -> list[Chain]:
     """Of the plane's namespace."""
     came, own = match(meta("iifname"), HOST_LINK), match(field("ip", "saddr"), str(host.address))
     rules = [
-        rule(came, match(field("ip", "saddr"), one_of([_NOBODY, str(host.address)])), *_dhcp(), ACCEPT),
+        rule(came, match(field("ip", "saddr"), one_of([NOBODY, str(host.address)])), *CLIENT_TO_SERVER, ACCEPT),
         *(rule(came, own, *each, ACCEPT) for each in _services(services)),
     ]
     return [
         Chain("inet", "input", Hook("input", _FILTER, "drop"), tuple(rules)),
         Chain("inet", "forward", Hook("forward", _FILTER, "drop")),
     ]
-
-
-def _dhcp() -> tuple[Expression, ...]:
-    return match(field("udp", "sport"), 68), match(field("udp", "dport"), 67)
 
 
 def _services(services: BootServices) -> list[tuple[Expression, ...]]:

@@ -61,26 +61,22 @@ def _set(items: Any) -> Any:
     ranges = [_range(item) for item in items]
     known = [each for each in ranges if each is not None]
     if len(known) == len(items) and len({type(low) for low, _ in known}) == 1:
-        form: list[Any] = [
-            str(low) if low == high else f"{low}-{high}" for low, high in sorted(_merged(sorted(known, key=_low)))
-        ]
+        found = merged(sorted(known, key=lambda each: int(each[0])))
+        form: list[Any] = [str(low) if low == high else f"{low}-{high}" for low, high in sorted(found)]
     else:
         form = sorted((_one_form(item) for item in items), key=lambda each: json.dumps(each, sort_keys=True))
     return form[0] if len(form) == 1 else {"set": form}
 
 
-def _low(bounds: tuple[Any, Any]) -> int:
-    return int(bounds[0])
-
-
-def _merged(ranges: list[tuple[Any, Any]]) -> list[tuple[Any, Any]]:
-    merged: list[tuple[Any, Any]] = []
+def merged(ranges: Iterable[tuple[Any, Any]]) -> list[tuple[Any, Any]]:
+    """Sorted ranges of addresses or numbers; those that touch become one."""
+    found: list[tuple[Any, Any]] = []
     for low, high in ranges:
-        if merged and int(low) <= int(merged[-1][1]) + 1:
-            merged[-1] = (merged[-1][0], max(merged[-1][1], high))
+        if found and int(low) <= int(found[-1][1]) + 1:
+            found[-1] = (found[-1][0], max(found[-1][1], high))
         else:
-            merged.append((low, high))
-    return merged
+            found.append((low, high))
+    return found
 
 
 def _range(item: Any) -> tuple[Any, Any] | None:

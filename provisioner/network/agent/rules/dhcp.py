@@ -16,12 +16,13 @@ from provisioner.network.agent.model.state import NftRule
 from provisioner.network.agent.rules.canonical import Expression, rule
 from provisioner.network.agent.rules.expressions import ACCEPT, DROP, at_most, field, match, networks, one_of
 
-_ASKING: Final = at_most(5, 20)
+ASKING: Final = at_most(5, 20)
 """A host that boots asks some ten times: firmware, iPXE and the system, twice or more each."""
-_NOBODY: Final = str(IPv4Address(0))
-_EVERYBODY: Final = "255.255.255.255"
-_CLIENT: Final = match(field("udp", "sport"), 68)
+NOBODY: Final = str(IPv4Address(0))
+EVERYBODY: Final = "255.255.255.255"
+BROADCAST_MAC: Final = "ff:ff:ff:ff:ff:ff"
 _SERVER: Final = match(field("udp", "dport"), 67)
+CLIENT_TO_SERVER: Final = match(field("udp", "sport"), 68), _SERVER
 
 
 def dhcp_at_port(port: Port) -> list[NftRule]:
@@ -30,8 +31,8 @@ def dhcp_at_port(port: Port) -> list[NftRule]:
         return []
     own, gateway = port.leased
     return [
-        rule(match(field("ether", "daddr"), "ff:ff:ff:ff:ff:ff"), *_by_broadcast(own), _ASKING, ACCEPT),
-        rule(match(field("ether", "daddr"), GATEWAY_MAC), *_to_the_gateway(own, gateway), _ASKING, ACCEPT),
+        rule(match(field("ether", "daddr"), BROADCAST_MAC), *_by_broadcast(own), ASKING, ACCEPT),
+        rule(match(field("ether", "daddr"), GATEWAY_MAC), *_to_the_gateway(own, gateway), ASKING, ACCEPT),
         rule(match(field("ip", "saddr"), networks(port.of_version(4))), _SERVER, DROP),
     ]
 
@@ -45,10 +46,10 @@ def dhcp_at_gateway(port: Port, came_by: Expression) -> Iterable[NftRule]:
 
 
 def _by_broadcast(own: IPv4Address) -> tuple[Expression, ...]:
-    sender = match(field("ip", "saddr"), one_of([_NOBODY, str(own)]))
-    return sender, match(field("ip", "daddr"), _EVERYBODY), _CLIENT, _SERVER
+    sender = match(field("ip", "saddr"), one_of([NOBODY, str(own)]))
+    return sender, match(field("ip", "daddr"), EVERYBODY), *CLIENT_TO_SERVER
 
 
 def _to_the_gateway(own: IPv4Address, gateway: IPv4Address) -> tuple[Expression, ...]:
     sender = match(field("ip", "saddr"), str(own))
-    return sender, match(field("ip", "daddr"), str(gateway)), _CLIENT, _SERVER
+    return sender, match(field("ip", "daddr"), str(gateway)), *CLIENT_TO_SERVER

@@ -68,10 +68,9 @@ def domain_chains(domains: Sequence[DomainDevices], *, in_vrfs: bool) -> list[Ch
     return chains
 
 
-def _sources(domains: Iterable[DomainDevices], *, in_vrfs: bool) -> tuple[NftRule, ...]:
+def _sources(domains: Sequence[DomainDevices], *, in_vrfs: bool) -> tuple[NftRule, ...]:
     """What another DPU sends must come from an address that is routed back to it; answers may take another way between
     peers, so that their links are not asked."""
-    domains = list(domains)
     rules = [
         rule(
             match(meta("iifname"), one_of([domain.vxlan for domain in domains])),
@@ -110,13 +109,14 @@ def _input(domains: Iterable[DomainDevices], *, in_vrfs: bool, policy: str) -> C
     rules: list[NftRule] = []
     for domain in domains:
         for port, device in domain.ports:
-            rules += dhcp_at_gateway(port, match(meta("sdifname" if in_vrfs else "iifname"), device))
+            from_it = match(meta("sdifname" if in_vrfs else "iifname"), device)
+            rules += dhcp_at_gateway(port, from_it)
             for version, family, echo in ((4, "ip", "icmp"), (6, "ip6", "icmpv6")):
                 gateways = [str(gateway) for gateway in port.gateways_of(version)]
                 if gateways:
                     rules.append(
                         rule(
-                            match(meta("sdifname" if in_vrfs else "iifname"), device),
+                            from_it,
                             match(field(family, "daddr"), one_of(gateways)),
                             match(field(echo, "type"), "echo-request"),
                             _PINGS,

@@ -18,7 +18,7 @@ from provisioner.network.agent.model.naming import GATEWAY_MAC, link_local, soli
 from provisioner.network.agent.model.ports import Port
 from provisioner.network.agent.model.state import Chain, Hook, NftRule
 from provisioner.network.agent.rules.canonical import rule
-from provisioner.network.agent.rules.dhcp import dhcp_at_port
+from provisioner.network.agent.rules.dhcp import BROADCAST_MAC, dhcp_at_port
 from provisioner.network.agent.rules.expressions import (
     ACCEPT,
     DROP,
@@ -92,7 +92,7 @@ def _ipv4(port: Port) -> list[NftRule]:
     gateways = _texts(port.gateways_of(4))
     (own, *_), behind = _texts(port.hosts(4)), port.behind(4)
     asks = (
-        match(field("ether", "daddr"), one_of([GATEWAY_MAC, "ff:ff:ff:ff:ff:ff"])),
+        match(field("ether", "daddr"), one_of([GATEWAY_MAC, BROADCAST_MAC])),
         match(field("arp", "htype"), 1),
         match(field("arp", "operation"), "request"),
         match(field("arp", "saddr ether"), port.mac),
@@ -116,8 +116,8 @@ def _ipv4(port: Port) -> list[NftRule]:
 
 
 def _ipv6(port: Port) -> list[NftRule]:
-    groups = [solicited_node(gateway) for gateway in _texts(port.gateways_of(6))]
     gateways = _texts(port.gateways_of(6))
+    groups = [solicited_node(gateway) for gateway in gateways]
     asked = match(field("ether", "daddr"), one_of(sorted({GATEWAY_MAC, *(mac for _, mac in groups)})))
     from_it_to_the_gateway = (
         match(field("ip6", "nexthdr"), "ipv6-icmp"),
@@ -127,7 +127,7 @@ def _ipv6(port: Port) -> list[NftRule]:
     )
     solicits = (
         match(field("icmpv6", "type"), _SOLICITATION),
-        match(_ND_TARGET, one_of([_number(gateway) for gateway in gateways])),
+        match(_ND_TARGET, one_of([hex(int(gateway)) for gateway in port.gateways_of(6)])),
     )
     its_own_mac = match(_ND_OPTION, _SOURCE_MAC_OPTION << 48 | int(port.mac.replace(":", ""), 16))
     # In the order of the header: nft joins what lies side by side, and prints it in that order.
@@ -152,10 +152,6 @@ def _ipv6(port: Port) -> list[NftRule]:
             ACCEPT,
         ),
     ]
-
-
-def _number(address: str) -> str:
-    return hex(int(IPv6Address(address)))
 
 
 def _texts(addresses: Sequence[IPv4Address | IPv6Address]) -> list[str]:

@@ -14,7 +14,7 @@ from typing import Any, Final
 
 from provisioner.network.agent.model.ports import Filter, Port
 from provisioner.network.agent.model.state import Chain, NftRule
-from provisioner.network.agent.rules.canonical import Expression, rule
+from provisioner.network.agent.rules.canonical import Expression, merged, rule
 from provisioner.network.agent.rules.expressions import (
     ACCEPT,
     DROP,
@@ -122,10 +122,5 @@ def _protocol(each: Filter, version: int | None) -> list[Expression]:
 
 
 def _ports(ranges: Sequence[tuple[int, int]]) -> Any:
-    merged: list[tuple[int, int]] = []
-    for first, last in sorted(ranges):
-        if merged and first <= merged[-1][1] + 1:
-            merged[-1] = (merged[-1][0], max(merged[-1][1], last))
-        else:
-            merged.append((first, last))
-    return one_of([first if first == last else {"range": [first, last]} for first, last in merged])
+    found = merged(sorted(ranges))
+    return one_of([first if first == last else {"range": [first, last]} for first, last in found])

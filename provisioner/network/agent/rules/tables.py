@@ -40,9 +40,8 @@ def replacement(wanted: Iterable[Chain], observed: Iterable[Chain]) -> dict[str,
             commands += [{"add": {"chain": _place(chain)}}, {"delete": {"chain": _place(chain)}}]
         commands += [{"add": {"chain": _declaration(chain)}} for chain in ours]
         for chain in ours:
-            commands += [
-                {"add": {"rule": {**_in_chain(chain), "expr": json.loads(rule.source)}}} for rule in chain.rules
-            ]
+            at = {"family": family, "table": TABLE, "chain": chain.name}
+            commands += [{"add": {"rule": {**at, "expr": json.loads(rule.source)}}} for rule in chain.rules]
     return {"nftables": commands}
 
 
@@ -111,10 +110,6 @@ def _declaration(chain: Chain) -> dict[str, Any]:
 
 def _place(chain: Chain) -> dict[str, Any]:
     return {"family": chain.family, "table": TABLE, "name": chain.name}
-
-
-def _in_chain(chain: Chain) -> dict[str, Any]:
-    return {"family": chain.family, "table": TABLE, "chain": chain.name}
 
 
 def _hook(said: Mapping[str, Any], devices: Mapping[str, str]) -> Hook | None:

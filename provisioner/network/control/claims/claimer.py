@@ -6,15 +6,16 @@ from collections.abc import Callable
 from datetime import datetime
 from typing import Any, Final
 
-from provisioner.api import NetworkClaim
+from provisioner.api import VPC, NetworkClaim, VPCAttachment
 from provisioner.api.machinery.codec import decode, to_json
-from provisioner.api.machinery.errors import Conflict, NotFound
+from provisioner.api.machinery.errors import Conflict, NotFound, Retryable
 from provisioner.api.machinery.meta import rfc3339
 from provisioner.api.network.network_claim import ClaimHolder
 from provisioner.cluster.client import Cluster
 from provisioner.cluster.own_writes import OwnWrites
 from provisioner.cluster.resources import of
-from provisioner.network.control.claims.wanted import Want
+from provisioner.cluster.source import Source, look_up
+from provisioner.network.control.claims.wanted import FindClaim, Want, WantedClaims
 from provisioner.network.control.records.writes import MANAGER
 
 MOST_ATTEMPTS: Final = 16
@@ -22,12 +23,51 @@ MOST_ATTEMPTS: Final = 16
 
 
 class Claimer:
-    """Writes NetworkClaims, noted in `own` by the key of what decides on them."""
+    """Writes NetworkClaims, noted in `own` by the key of what decides on them. `claims`: as they are in the cache."""
 
-    def __init__(self, cluster: Cluster, own: OwnWrites, clock: Callable[[], datetime]) -> None:
+    def __init__(self, cluster: Cluster, claims: Source, own: OwnWrites, clock: Callable[[], datetime]) -> None:
         self._cluster = cluster
+        self._claims = claims
         self._own = own
         self._clock = clock
+
+    def bring(
+        self, key: str, subject: VPC | VPCAttachment, want: Callable[[FindClaim], WantedClaims]
+    ) -> tuple[WantedClaims, bool]:
+        """Make the claims that `subject` lacks of what is wanted, or else let go of those that it has too many.
+
+        Returns: what is wanted, and whether something was written that the caches are to show first. Raises: Retryable.
+        """
+        refused: dict[str, NetworkClaim] = {}
+
+        def find(name: str) -> NetworkClaim | None:
+            return refused.get(name) or look_up(NetworkClaim, self._claims, name)
+
+        metadata = subject.metadata
+        holder = ClaimHolder(
+            kind="VPC" if isinstance(subject, VPC) else "VPCAttachment",
+            namespace=str(metadata.namespace),
+            name=subject.name,
+            uid=str(metadata.uid),
+        )
+        wanted = want(find)
+        while (other := self._first_refused(key, wanted, holder)) is not None:
+            refused[other.name] = other
+            if len(refused) > MOST_ATTEMPTS:
+                raise Retryable(f"{holder.kind} {key}: the last {MOST_ATTEMPTS} values were taken meanwhile")
+            wanted = want(find)
+        if wanted.claims:
+            return wanted, True
+        for name in wanted.surplus:
+            found = self._claims.get(name)
+            if found is not None:
+                self.release(key, found)
+        return wanted, bool(wanted.surplus)
+
+    def _first_refused(self, key: str, wanted: WantedClaims, holder: ClaimHolder) -> NetworkClaim | None:
+        """The claim of another one that is in the way; None if all could be made."""
+        made = (self.claim(key, each, holder) for each in wanted.claims)
+        return next((other for other in made if other is not None), None)
 
     def claim(self, group: str, want: Want, holder: ClaimHolder) -> NetworkClaim | None:
         """Make a claim for `holder`. Returns: None if it has it, by this or by a write before; else the claim of

@@ -8,8 +8,7 @@ was given.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Mapping
-from datetime import datetime
+from collections.abc import Iterable, Iterator, Mapping
 from ipaddress import ip_network
 from typing import Any, Final
 
@@ -19,16 +18,13 @@ from provisioner.api import VPC, NetworkClaim, VPCAttachment
 from provisioner.api.machinery.codec import decode_shared, to_json
 from provisioner.api.machinery.meta import Resource, rfc3339
 from provisioner.api.network.network_claim import NetworkClaimStatus
-from provisioner.cluster.client import Cluster
-from provisioner.cluster.controller import Controller
-from provisioner.cluster.events import Events
 from provisioner.cluster.own_writes import BEHIND_SECONDS
-from provisioner.cluster.reconciler import Said, StatusReconciler
+from provisioner.cluster.reconciler import Said
 from provisioner.cluster.resources import of
 from provisioner.cluster.source import Object, spec_of
-from provisioner.network.control.records.facts import Facts
 from provisioner.network.control.records.informers import is_released, leaving_of, observed_by, vni_in
-from provisioner.network.control.records.writes import MANAGER, Compilations
+from provisioner.network.control.records.shared import NetworkReconciler, Shared
+from provisioner.network.control.records.writes import MANAGER
 from provisioner.rules.ownership import owned_by
 
 log = structlog.get_logger(__name__)
@@ -80,30 +76,16 @@ def _is_other(found: Object, uid: str) -> bool:
     return bool(metadata["uid"] != uid or metadata.get("deletionTimestamp"))
 
 
-class ClaimReleases(StatusReconciler[Said]):
+class ClaimReleases(NetworkReconciler):
     """Reconciles one NetworkClaim at a time, by name: marks it, and deletes it once nobody has its value."""
 
     owned = owned_by(MANAGER, NetworkClaim)
 
-    def __init__(
-        self,
-        cluster: Cluster,
-        facts: Facts,
-        events: Events,
-        compilations: Compilations,
-        controller: Callable[..., Controller],
-        clock: Callable[[], datetime],
-        monotonic: Callable[[], float],
-    ) -> None:
-        caches = facts.caches
-        super().__init__(
-            cluster, caches.claims, events, caches=caches.all, now=clock,
-            settle_seconds=SETTLE_SECONDS, monotonic=monotonic,
-        )  # fmt: skip
-        self._facts = facts
-        self._compilations = compilations
+    def __init__(self, shared: Shared) -> None:
+        super().__init__(shared, shared.facts.caches.claims, settle_seconds=SETTLE_SECONDS)
+        self._compilations = shared.compilations
         self._moments: dict[str, int] = {}
-        self.controller = controller("network-releases", self.reconcile)
+        self.controller = shared.controller("network-releases", self.reconcile)
 
     def leave(self, key: str, body: Object | None) -> float | None:
         if body is not None:  # somebody's finalizer keeps it: it says what it waits for all the same

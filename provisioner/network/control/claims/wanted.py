@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Container
+from collections.abc import Callable, Collection
 from dataclasses import dataclass
-from ipaddress import IPv4Address, IPv6Address, ip_address
+from ipaddress import ip_address
 
 from provisioner.api import VPC, NetworkClaim, NetworkPool, VPCAttachment
 from provisioner.api.network.network_claim import ClaimedValue, address_claim, port_claim, vni_claim
@@ -27,37 +27,13 @@ FindClaim = Callable[[str], NetworkClaim | None]
 """By name."""
 
 
-class TakenAddresses(Container[Address]):
-    """The addresses of a VPC that are claimed, each asked for by the name of its claim."""
-
-    def __init__(self, vni: int, find: FindClaim) -> None:
-        self._vni = vni
-        self._find = find
-
-    def __contains__(self, address: object) -> bool:
-        if not isinstance(address, IPv4Address | IPv6Address):
-            return False
-        return self._find(address_claim(self._vni, address)) is not None
-
-
-class TakenVNIs(Container[int]):
-    """The VNIs that are claimed, each asked for by the name of its claim."""
-
-    def __init__(self, find: FindClaim) -> None:
-        self._find = find
-
-    def __contains__(self, vni: object) -> bool:
-        return isinstance(vni, int) and self._find(vni_claim(vni)) is not None
-
-
 @dataclass(frozen=True, kw_only=True)
 class Want:
-    """A value to claim. wished: no other one will do."""
+    """A value to claim."""
 
     name: str
     type: ClaimedValue
     value: str
-    wished: bool = True
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -71,42 +47,35 @@ class WantedClaims:
 
 
 def want_vni(
-    vpc: VPC, pool: NetworkPool | None, held: Collection[int], taken: Container[int], claims: Collection[NetworkClaim]
+    vpc: VPC, pool: NetworkPool | None, held: Collection[int], find: FindClaim, claims: Collection[NetworkClaim]
 ) -> WantedClaims:
-    """held: VNIs that the VPC has claimed; it keeps the one in its status, or the first. taken: those of all, as
-    `claims`, which may be older, has them."""
+    """held: VNIs that the VPC has claimed; it keeps the one in its status, or the first. find: a claim by its name.
+    claims: those of all VNIs, which may be older."""
     if held:
         kept = vpc.status.vni if vpc.status.vni in held else min(held)
         return WantedClaims(surplus=tuple(vni_claim(each) for each in sorted(held) if each != kept))
     if pool is None:
-        return WantedClaims(
-            trouble=Trouble(
-                reason="NoNetworkPool",
-                message=f"VPC '{vpc.name}' has no VXLAN network identifier: there is no NetworkPool '{THE_POOL}' to "
-                "take one out of; have the administrators make it",
-            )
-        )
-    vni = choose_vni(pool.spec.vni_ranges, str(vpc.metadata.uid), taken)
+        words = f"there is no NetworkPool '{THE_POOL}' to take one out of; have the administrators make it"
+        return _no_vni(vpc, "NoNetworkPool", words)
+    vni = choose_vni(pool.spec.vni_ranges, str(vpc.metadata.uid), lambda each: find(vni_claim(each)) is not None)
     if vni is None:
-        return WantedClaims(
-            trouble=Trouble(
-                reason="VNIsExhausted",
-                message=f"VPC '{vpc.name}' has no VXLAN network identifier: all of NetworkPool '{pool.name}' are in "
-                "use, or not yet released; have the administrators add a range to it",
-            )
-        )
+        words = f"all of NetworkPool '{pool.name}' are in use, or not yet released"
+        return _no_vni(vpc, "VNIsExhausted", f"{words}; have the administrators add a range to it")
     own = sum(1 for each in claims if each.spec.holder.namespace == vpc.metadata.namespace)
     free = count_free(pool.spec.vni_ranges, (int(each.spec.value) for each in claims))
     if not may_take(own, free):
-        return WantedClaims(
-            trouble=Trouble(
-                reason="VNIShareExhausted",
-                message=f"VPC '{vpc.name}' has no VXLAN network identifier: namespace '{vpc.metadata.namespace}' has "
-                f"{own} of NetworkPool '{pool.name}' already, {free} are left, and no tenant takes more than are left "
-                "for all; delete a VPC, or have the administrators add a range",
-            )
+        return _no_vni(
+            vpc,
+            "VNIShareExhausted",
+            f"namespace '{vpc.metadata.namespace}' has {own} of NetworkPool '{pool.name}' already, {free} are left, "
+            "and no tenant takes more than are left for all; delete a VPC, or have the administrators add a range",
         )
-    return WantedClaims(claims=(Want(name=vni_claim(vni), type="VNI", value=str(vni), wished=False),))
+    return WantedClaims(claims=(Want(name=vni_claim(vni), type="VNI", value=str(vni)),))
+
+
+def _no_vni(vpc: VPC, reason: str, why: str) -> WantedClaims:
+    message = f"VPC '{vpc.name}' has no VXLAN network identifier: {why}"
+    return WantedClaims(trouble=Trouble(reason=reason, message=message))
 
 
 def vpc_trouble(attachment: VPCAttachment, vpc: VPC | None, vni: int | None) -> Trouble | None:
@@ -145,7 +114,10 @@ def want_for_attachment(
         else:
             wants.append(Want(name=name, type="Port", value=at.value))
     kept = set(mine) if trouble is not None else set()
-    taken = TakenAddresses(vni, find)
+
+    def is_taken(address: Address) -> bool:
+        return find(address_claim(vni, address)) is not None
+
     own = {ip_address(each.spec.value) for each in held if each.spec.type == "Address"}
     own = {each for each in own if address_claim(vni, each) in mine}
     for version in versions_of(vpc.spec.cidrs):
@@ -158,9 +130,9 @@ def want_for_attachment(
             continue
         if wished is None:
             # What nothing can be attached with is not taken from others.
-            address = choose_address(subnets, str(attachment.metadata.uid), taken) if wants else None
+            address = choose_address(subnets, str(attachment.metadata.uid), is_taken) if wants else None
             if address is not None:
-                wants.append(_address(vni, str(address), wished=False))
+                wants.append(_address(vni, str(address)))
             elif trouble is None:
                 trouble = _exhausted(attachment, version)
             continue
@@ -195,8 +167,8 @@ def _full(at: FunctionPlace) -> Trouble:
     )
 
 
-def _address(vni: int, address: str, *, wished: bool = True) -> Want:
-    return Want(name=address_claim(vni, ip_address(address)), type="Address", value=address, wished=wished)
+def _address(vni: int, address: str) -> Want:
+    return Want(name=address_claim(vni, ip_address(address)), type="Address", value=address)
 
 
 def _exhausted(attachment: VPCAttachment, version: int) -> Trouble:

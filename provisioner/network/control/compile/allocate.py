@@ -7,7 +7,7 @@ that asks twice asks for the same. It ends at the first value that is free: a st
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Container, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from ipaddress import IPv4Address, IPv4Network, IPv6Address, IPv6Network, ip_address, ip_network
 from typing import Final
 
@@ -23,14 +23,11 @@ as the anycast address of its routers (RFC 4291). The last pair is given: a link
 (RFC 3021)."""
 
 
-def choose_vni(ranges: Iterable[VNIRange], uid: str, taken: Container[int]) -> int | None:
+def choose_vni(ranges: Iterable[VNIRange], uid: str, is_taken: Callable[[int], bool]) -> int | None:
     """An identifier of an open range for the VPC with this uid; None if all are taken."""
     opened = [each for each in ranges if not each.closed]
-    for place in _places(sum(_size(each) for each in opened), uid):
-        candidate = _nth_vni(opened, place)
-        if candidate not in taken:
-            return candidate
-    return None
+    candidates = (opened[part].first + place for part, place in _places([_size(each) for each in opened], uid))
+    return next((each for each in candidates if not is_taken(each)), None)
 
 
 def count_free(ranges: Iterable[VNIRange], taken: Iterable[int]) -> int:
@@ -40,14 +37,11 @@ def count_free(ranges: Iterable[VNIRange], taken: Iterable[int]) -> int:
     return sum(_size(each) for each in opened) - used
 
 
-def choose_address(subnets: Sequence[Subnet], uid: str, taken: Container[Address]) -> Address | None:
+def choose_address(subnets: Sequence[Subnet], uid: str, is_taken: Callable[[Address], bool]) -> Address | None:
     """The address of a host, the odd one of a pair out of `subnets`, which are of one family; None if all are taken."""
-    sizes = [_pairs(each) for each in subnets]
-    for place in _places(sum(sizes), uid):
-        candidate = _nth_host(subnets, sizes, place)
-        if candidate not in taken:
-            return candidate
-    return None
+    pairs = [max(0, each.num_addresses // 2 - NOT_GIVEN) for each in subnets]
+    candidates = (subnets[part].network_address + 2 * (place + NOT_GIVEN) + 1 for part, place in _places(pairs, uid))
+    return next((each for each in candidates if not is_taken(each)), None)
 
 
 def gateway_of(address: Address) -> Address:
@@ -90,33 +84,20 @@ def judge_wish(vpc: str, cidrs: Iterable[str], wish: str) -> Trouble | None:
     return None
 
 
-def _places(size: int, uid: str) -> Iterator[int]:
+def _places(sizes: Sequence[int], uid: str) -> Iterator[tuple[int, int]]:
+    """Every place in parts of these sizes, once: the number of the part, and of the place in it."""
+    size = sum(sizes)
     if size <= 0:
         return
     start = int.from_bytes(hashlib.sha256(uid.encode()).digest(), "big") % size
     for step in range(size):
-        yield (start + step) % size
+        place = (start + step) % size
+        for part, length in enumerate(sizes):
+            if place < length:
+                yield part, place
+                break
+            place -= length
 
 
 def _size(each: VNIRange) -> int:
     return each.last - each.first + 1
-
-
-def _nth_vni(ranges: Iterable[VNIRange], place: int) -> int:
-    for each in ranges:
-        if place < _size(each):
-            return each.first + place
-        place -= _size(each)
-    raise AssertionError("a place beyond the ranges")
-
-
-def _pairs(subnet: Subnet) -> int:
-    return max(0, subnet.num_addresses // 2 - NOT_GIVEN)
-
-
-def _nth_host(subnets: Sequence[Subnet], sizes: Sequence[int], place: int) -> Address:
-    for subnet, size in zip(subnets, sizes, strict=True):
-        if place < size:
-            return subnet.network_address + 2 * (place + NOT_GIVEN) + 1
-        place -= size
-    raise AssertionError("a place beyond the subnets")

@@ -43,10 +43,10 @@ def compile_network(
     """`views`: by key, at least the VPCs with an endpoint on `dpu`, and their peers; others do not matter. With `evpn`
     what lies behind other DPUs is left for these to say. Of functions more than it can be told of, those that the
     administrators have assigned come first."""
-    room = room_for(dpu, views, with_remotes=evpn is None)
+    with_remotes = evpn is None
+    room = room_for(dpu, views, with_remotes=with_remotes)
     peers = {peer for _, peer in room.peers}
     found = sorted((v for key, v in views.items() if v.here(dpu) or key in peers), key=lambda view: view.vni)
-    make = _domain if evpn is None else _domain_without_remotes
     here = sorted(
         ((view, each) for view in found for each in view.here(dpu)),
         key=lambda each: (not each[1].place.is_assigned, each[1].place.function),
@@ -55,7 +55,7 @@ def compile_network(
     told = (port if view.key in room.own else isolated(port) for view, port in ports)
     return DPUNetworkSpec(
         vtep_address=vtep,
-        vpcs=tuple(make(dpu, each, views, room) for each in found),
+        vpcs=tuple(_domain(dpu, each, views, room, with_remotes=with_remotes) for each in found),
         ports=tuple(fitting_ports(told, {each.vni: tenant_of(each.key) for each in found})),
         host_boot=host_boot,
         card=card,
@@ -83,26 +83,19 @@ def _remote(remote: RemotePrefixes) -> dict[str, Any]:
     return said
 
 
-def _domain(dpu: str, view: VPCView, views: Mapping[str, VPCView], room: DpuCapacity) -> DPUVPC:
+def _domain(dpu: str, view: VPCView, views: Mapping[str, VPCView], room: DpuCapacity, *, with_remotes: bool) -> DPUVPC:
     here, peers = _takes_part(dpu, view, room), _peers(view, views, room)
-    reach = _reach(view, peers if here else ()) if here or peers else []
-    return replace(
-        _domain_without_remotes(dpu, view, views, room),
-        remotes=tuple(remote for where, remote in reach if where != dpu),
-        space=(),
-    )
-
-
-def _domain_without_remotes(dpu: str, view: VPCView, views: Mapping[str, VPCView], room: DpuCapacity) -> DPUVPC:
-    peers = _peers(view, views, room)
-    takes_part = _takes_part(dpu, view, room) or bool(peers)
+    takes_part = here or bool(peers)
+    reach = _reach(view, peers if here else ()) if takes_part and with_remotes else []
+    space = {*view.cidrs, *view.routes} if takes_part and not with_remotes else set()
     return DPUVPC(
         vni=view.vni,
         vpc=view.key,
         mtu_bytes=view.mtu_bytes,
+        remotes=tuple(remote for where, remote in reach if where != dpu),
         members=tuple(vtep for where, vtep in view.members if where != dpu) if takes_part else (),
         peer_vnis=tuple(sorted(each.vni for each in peers)),
-        space=tuple(sorted({*view.cidrs, *view.routes}, key=prefix_order)) if takes_part else (),
+        space=tuple(sorted(space, key=prefix_order)),
     )
 
 

@@ -85,7 +85,8 @@ def has_room(function: str, assigned: Collection[str], claimed: Iterable[str]) -
 def fitting_ports(ports: Iterable[DPUPort], tenants: Mapping[int, str]) -> list[DPUPort]:
     """By function; one whose rules do not fit lets nothing pass. tenants: by VNI."""
     kept = sorted(ports, key=lambda each: each.function)
-    fits = fitting({each.function: (tenants[each.vni], 0, _size_of_rules(each)) for each in kept}, MOST_BYTES_OF_RULES)
+    sizes = {each.function: sum(size_of_rule(rule.ports, rule.cidrs) for rule in each.rules) for each in kept}
+    fits = fitting({each.function: (tenants[each.vni], 0, sizes[each.function]) for each in kept}, MOST_BYTES_OF_RULES)
     return [each if each.function in fits else isolated(each) for each in kept]
 
 
@@ -105,7 +106,3 @@ def _size(view: VPCView, with_remotes: bool) -> int:
         return MOST_BYTES_OF_REACH + 1
     space = sum(len(prefix) + 3 for prefix in (*view.cidrs, *view.routes))
     return 18 * len(view.members) + (view.reach_bytes if with_remotes else space)
-
-
-def _size_of_rules(port: DPUPort) -> int:
-    return sum(size_of_rule(rule.ports, rule.cidrs) for rule in port.rules)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Final
 
@@ -40,12 +40,8 @@ def missing_of(names: Iterable[str], groups: Mapping[str, SecurityGroup]) -> lis
     return [each for each in names if each not in groups]
 
 
-def size_of(groups: Iterable[SecurityGroup]) -> int:
-    """About how many bytes their rules are in a DPUNetwork."""
-    return sum(size_of_rule(rule.ports, rule.cidrs) for group in groups for rule in group.spec.rules)
-
-
 def size_of_rule(ports: Sequence[str], cidrs: Sequence[str]) -> int:
+    """About how many bytes it is in a DPUNetwork."""
     return 96 + sum(len(each) + 3 for each in (*ports, *cidrs))
 
 
@@ -54,20 +50,21 @@ def group_trouble(vpc: VPC, attachment: VPCAttachment, groups: Mapping[str, Secu
     that are too long cannot be told whole. `groups`: those of them that are there."""
     names = groups_of(vpc, attachment)
     missing = missing_of(names, groups)
-    if not missing and size_of(groups[each] for each in names) > MOST_RULE_BYTES:
+    if missing:
+        whose = "it" if missing[0] in attachment.spec.security_group_refs else f"VPC '{vpc.name}'"
+        return Trouble(
+            reason="SecurityGroupNotFound",
+            message=f"there is no SecurityGroup '{missing[0]}', which {whose} names, so that nothing passes: make it, "
+            "or take it out of spec.securityGroupRefs",
+        )
+    rules = (rule for each in names for rule in groups[each].spec.rules)
+    if sum(size_of_rule(rule.ports, rule.cidrs) for rule in rules) > MOST_RULE_BYTES:
         return Trouble(
             reason="TooManyRules",
             message=f"the rules of its SecurityGroups ({', '.join(names)}) are more than {MOST_RULE_BYTES} bytes, "
             "so that nothing passes: name fewer groups, or fewer ports and cidrs in them",
         )
-    if not missing:
-        return None
-    whose = "it" if missing[0] in attachment.spec.security_group_refs else f"VPC '{vpc.name}'"
-    return Trouble(
-        reason="SecurityGroupNotFound",
-        message=f"there is no SecurityGroup '{missing[0]}', which {whose} names, so that nothing passes: make it, "
-        "or take it out of spec.securityGroupRefs",
-    )
+    return None
 
 
 def in_order(groups: Sequence[SecurityGroup]) -> list[OrderedRule]:
@@ -91,11 +88,7 @@ def rules_of(groups: Sequence[SecurityGroup]) -> tuple[PortRule, ...]:
     ordered = in_order(groups)
     spoken = {each.rule.direction for each in ordered}
     silent = _DIRECTIONS - spoken if spoken and remembers_what_passes(ordered) else frozenset()
-    return *_told(ordered), *(_ALL_PASSES[each] for each in sorted(silent))
-
-
-def _told(ordered: Sequence[OrderedRule]) -> Iterator[PortRule]:
-    return (
+    told = (
         PortRule(
             direction=entry.rule.direction,
             action=entry.rule.action,
@@ -106,3 +99,4 @@ def _told(ordered: Sequence[OrderedRule]) -> Iterator[PortRule]:
         )
         for entry in ordered
     )
+    return *told, *(_ALL_PASSES[each] for each in sorted(silent))

@@ -97,12 +97,13 @@ def make_endpoint(
 ) -> Endpoint:
     """`groups`: those of the namespace that are there."""
     names = groups_of(vpc, attachment)
+    routed = (route.destination for route in vpc.spec.routes if route.next_hop in addresses)
     return Endpoint(
         attachment=f"{vpc.metadata.namespace}/{attachment.name}",
         place=at,
         addresses=addresses,
         hosts=tuple(str(ip_network(each)) for each in addresses),
-        prefixes=_behind(vpc, addresses),
+        prefixes=tuple(sorted(routed, key=prefix_order)),
         state="Quarantined" if at.is_quarantined else forwarding_state(vpc, attachment, groups),
         groups=tuple(groups[each] for each in names) if all(each in groups for each in names) else (),
     )
@@ -114,11 +115,6 @@ def forwarding_state(vpc: VPC, attachment: VPCAttachment, groups: Mapping[str, S
     if attachment.spec.quarantined:
         return "Quarantined"
     return "Isolated" if group_trouble(vpc, attachment, groups) is not None else "Tenant"
-
-
-def _behind(vpc: VPC, addresses: Iterable[str]) -> tuple[str, ...]:
-    own = set(addresses)
-    return tuple(sorted((r.destination for r in vpc.spec.routes if r.next_hop in own), key=prefix_order))
 
 
 def make_view(vpc: VPC, vni: int, peers: Sequence[VPC], endpoints: Sequence[Endpoint]) -> VPCView:

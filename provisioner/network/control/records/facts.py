@@ -49,9 +49,10 @@ def host_boot(dpu: Server, host: Server | None) -> HostBoot | None:
 
 
 def card_configuration(dpu: Server) -> CardConfiguration | None:
-    """None where nothing is declared, or nobody has accepted the card: it stays as it is."""
+    """None where nothing is declared, nobody has accepted the card, or it is taken out: it stays as it is."""
     card = dpu.spec.dpu
-    if card is None or not _is_ours(dpu):
+    is_taken_out = dpu.metadata.deletion_timestamp is not None
+    if card is None or dpu.spec.acceptance != "Accepted" or is_taken_out:
         return None
     if card.host_access is None and not card.settings:
         return None
@@ -60,11 +61,6 @@ def card_configuration(dpu: Server) -> CardConfiguration | None:
         host_access=card.host_access,
         settings=tuple(sorted(card.settings, key=lambda each: each.name)),
     )
-
-
-def _is_ours(dpu: Server) -> bool:
-    """Whether somebody has accepted the card, and nobody takes it out."""
-    return dpu.spec.acceptance == "Accepted" and dpu.metadata.deletion_timestamp is None
 
 
 R = TypeVar("R", bound=Resource)
@@ -230,11 +226,10 @@ class Facts:
         """The VPCs that may have ports on a DPU, and their peers."""
         found: dict[str, VPCView] = {}
         for claim in self.lookups.claims_by_dpu.get(dpu):
-            holder = claim["spec"]["holder"]
-            attachment = self.attachment(f"{holder['namespace']}/{holder['name']}")
+            attachment = self.attachment(holder_of(claim)[1])
             if attachment is None or is_released(claim):
                 continue
-            view = self.view(f"{holder['namespace']}/{attachment.spec.vpc_ref}")
+            view = self.view(f"{attachment.metadata.namespace}/{attachment.spec.vpc_ref}")
             for key in (view.key, *view.peers) if view is not None else ():
                 if (each := self.view(key)) is not None:
                     found[key] = each

@@ -5,10 +5,9 @@ from __future__ import annotations
 from collections.abc import Iterable
 from dataclasses import replace
 from datetime import datetime
-from typing import Any, Final, Literal
+from typing import Final, Literal
 
 from provisioner.api import Condition, InfiniBandNetwork
-from provisioner.api.machinery.codec import to_json
 from provisioner.api.machinery.conditions import condition_of, merge_conditions
 from provisioner.api.machinery.meta import rfc3339
 from provisioner.api.machinery.wording import quantity
@@ -43,21 +42,14 @@ def after_reading(
     undone. A default partition with full members does not keep a generation from being enforced; it is said apart.
     """
     before, generation = network.status, network.metadata.generation
+    reason, message = "Differs", f"The fabric has {findings.words}: it was told, and is read again."
     if findings.agrees:
         whose = "the P_Key tables of all ports agree" if read_from == "Ports" else "UFM's own word"
         absent = (
             f"; {quantity(len(findings.absent), 'port is', 'ports are')} not on the fabric" if findings.absent else ""
         )
-        applied = condition_of(network, APPLIED, "True", "ReadBack", f"Read back: {whose}{absent}.", now)
-    else:
-        applied = condition_of(
-            network,
-            APPLIED,
-            "False",
-            "Differs",
-            f"The fabric has {findings.words}: it was told, and is read again.",
-            now,
-        )
+        reason, message = "ReadBack", f"Read back: {whose}{absent}."
+    applied = condition_of(network, APPLIED, findings.agrees, reason, message, now)
     observed = generation if findings.agrees else _older(before.observed_generation, generation)
     return InfiniBandNetworkStatus(
         observed_generation=observed,
@@ -78,12 +70,6 @@ def after_failing(network: InfiniBandNetwork, reason: str, message: str, now: da
     applied = condition_of(network, APPLIED, "False", reason, f"{message}.{since}", now)
     observed = _older(before.observed_generation, network.metadata.generation)
     return replace(before, observed_generation=observed, conditions=merge_conditions(before.conditions, applied))
-
-
-def written(status: InfiniBandNetworkStatus) -> dict[str, Any]:
-    """The status as it is applied."""
-    body: dict[str, Any] = to_json(status)
-    return body
 
 
 def says_something_new(before: InfiniBandNetworkStatus, after: InfiniBandNetworkStatus, now: datetime) -> bool:
@@ -112,24 +98,12 @@ def _limited(network: InfiniBandNetwork, findings: Findings, now: datetime, read
             if full
             else "ports"
         )
+        words = f"In {default} {which} are full members, and reach every port whatever their VPC is"
         return condition_of(
-            network,
-            DEFAULT_LIMITED,
-            "False",
-            "FullMembers",
-            f"In {default} {which} are full members, and reach every port whatever their VPC is: "
-            f"{FULL_REMEDY[read_from]}.",
-            now,
+            network, DEFAULT_LIMITED, "False", "FullMembers", f"{words}: {FULL_REMEDY[read_from]}.", now
         )
     if findings.default_limited == "Unknown":
-        return condition_of(
-            network,
-            DEFAULT_LIMITED,
-            "Unknown",
-            "NotSaid",
-            f"What members of {default} are was not said: {FULL_REMEDY[read_from]}.",
-            now,
-        )
-    return condition_of(
-        network, DEFAULT_LIMITED, "True", "Limited", f"Hosts are limited members of {default} and nothing more.", now
-    )
+        message = f"What members of {default} are was not said: {FULL_REMEDY[read_from]}."
+        return condition_of(network, DEFAULT_LIMITED, "Unknown", "NotSaid", message, now)
+    message = f"Hosts are limited members of {default} and nothing more."
+    return condition_of(network, DEFAULT_LIMITED, "True", "Limited", message, now)

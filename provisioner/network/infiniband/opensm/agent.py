@@ -18,7 +18,7 @@ from typing import Final, Literal
 import structlog
 
 from provisioner.api import InfiniBandNetwork
-from provisioner.api.machinery.codec import decode
+from provisioner.api.machinery.codec import decode, to_json
 from provisioner.api.machinery.errors import Conflict, NeedsHuman, NotFound, ProvisionerError, Retryable
 from provisioner.api.network.infiniband_network import InfiniBandNetworkStatus
 from provisioner.cluster.client import Cluster
@@ -62,8 +62,6 @@ class SubnetManagerHost:
     diagnostics: Diagnostics
     adopt: bool = False
     sweep_seconds: float = SWEEP_SECONDS
-    monotonic: Callable[[], float] = time.monotonic
-    sleep: Callable[[float], None] = time.sleep
 
     def enforce(self, network: InfiniBandNetwork, clock: Callable[[], datetime]) -> InfiniBandNetworkStatus | None:
         """Do what is wanted and say what was read back; None where another subnet manager is in charge."""
@@ -121,9 +119,9 @@ class SubnetManagerHost:
         findings = compare(network.spec, view)
         if not told and _differs(findings):
             tell_to_read(self.pid_file)  # who died between file and signal left this; so does a port that came up
-        ends, pause = self.monotonic() + self.sweep_seconds, 0.02
-        while _differs(findings) and self.monotonic() < ends:
-            self.sleep(pause)
+        ends, pause = time.monotonic() + self.sweep_seconds, 0.02
+        while _differs(findings) and time.monotonic() < ends:
+            time.sleep(pause)
             pause = min(pause * 2, 1.0)
             guids = {guid for guid, _ in (*findings.surplus, *findings.lacking)} | {*findings.full_by_default}
             view = self.diagnostics.reread(view, guids, master)
@@ -152,7 +150,6 @@ def run(
     """Follow the network until `stop` is set. A network that is deleted changes nothing: its last state stays."""
     changed = threading.Event()
     networks.subscribe(lambda name, old, new: changed.set() if _generation(old) != _generation(new) else None)
-    waited = UNSYNCED_SECONDS
     while not stop.is_set():
         changed.clear()
         body = networks.get(host.fabric) if networks.has_synced else None
@@ -183,7 +180,7 @@ def _once(
             cluster.apply_status(
                 InfiniBandNetwork,
                 host.fabric,
-                report.written(status),
+                to_json(status),
                 manager=MANAGER,
                 resource_version=network.metadata.resource_version,
             )

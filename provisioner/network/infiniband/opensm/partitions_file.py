@@ -1,4 +1,4 @@
-"""OpenSM's partitions file: written for one network, recognised again, read back. Pure.
+"""OpenSM's partitions file: written for one network, and recognised again. Pure.
 
 The whole file is ours. Its first line says for which fabric it was written and what the rest's digest is: who finds
 another digest knows that somebody has edited it. A file without that line is somebody else's.
@@ -11,14 +11,12 @@ from __future__ import annotations
 import hashlib
 import re
 from collections.abc import Iterable, Iterator
-from dataclasses import dataclass, field
 from typing import Final, Literal
 
 from provisioner.api.machinery.errors import Refused
 from provisioner.api.network.infiniband_network import VPC_PATTERN, InfiniBandNetworkSpec
 from provisioner.api.network.infiniband_rules import DEFAULT_PKEY, FIRST_PKEY, GUID_PATTERN, LAST_PKEY
 
-LINE_CHARACTERS: Final = 4096
 GUIDS_PER_LINE: Final = 64
 MAX_BYTES: Final = 16 * 1024 * 1024
 """Larger than any that is written here."""
@@ -26,7 +24,6 @@ MAX_BYTES: Final = 16 * 1024 * 1024
 FileState = Literal["Absent", "Intact", "Changed", "Foreign"]
 """Intact: as it was written for this fabric; Changed: somebody has edited it since; Foreign: it was never ours, or is
 another fabric's."""
-Membership = Literal["full", "limited"]
 
 _HEAD: Final = re.compile(
     r"# Written by `provisioner infiniband` for fabric (?P<fabric>[a-z0-9.-]{1,253}); changes are undone\. "
@@ -36,18 +33,10 @@ _GUID: Final = re.compile(GUID_PATTERN)
 _VPC: Final = re.compile(VPC_PATTERN)
 
 
-@dataclass(frozen=True, kw_only=True)
-class WrittenPartition:
-    """A partition as a file has it. Members: a port's GUID, or a word such as ALL or SELF."""
-
-    pkey: int
-    ip_over_ib: bool = False
-    members: dict[str, Membership] = field(default_factory=dict)
-
-
 def render(fabric: str, spec: InfiniBandNetworkSpec) -> str:
     """The file for `spec`, the same text for the same network. Raises: Refused for what would mean something else."""
-    lines = list(_definitions("Default", DEFAULT_PKEY, "", ("ALL=limited", "SELF=full", *_full(spec.shared_guids))))
+    shared = (f"{guid}=full" for guid in _guids(spec.shared_guids))
+    lines = list(_definitions("Default", DEFAULT_PKEY, "", ("ALL=limited", "SELF=full", *shared)))
     for partition in spec.partitions:
         if not FIRST_PKEY <= partition.pkey <= LAST_PKEY or not _VPC.fullmatch(partition.vpc):
             raise Refused(
@@ -73,39 +62,10 @@ def file_state(fabric: str, text: str | None) -> FileState:
     return "Intact" if head["digest"] == _digest(text[head.end() :]) else "Changed"
 
 
-def parse(text: str) -> dict[int, WrittenPartition]:
-    """The partitions of a file, merged by P_Key, as OpenSM reads it. Raises: Refused for what OpenSM would not take.
-
-    Only what is written here is understood: definitions with an explicit P_Key, ipoib and defmember, and GUIDs or
-    words with or without a membership.
-    """
-    found: dict[int, WrittenPartition] = {}
-    for number, definition in _statements(text):
-        head, colon, members = definition.partition(":")
-        name, *flags = (part.strip() for part in head.split(","))
-        key = re.fullmatch(r"[^=\s]*\s*=\s*(0x[0-9a-fA-F]{1,4}|[0-9]{1,5})", name)
-        if not colon or key is None:
-            raise Refused(f"line {number} defines no partition: {definition[:80]!r}", hint="write NAME=0xPKEY : GUID ;")
-        pkey = int(key[1], 0) & DEFAULT_PKEY
-        default: Membership = "full" if "defmember=full" in flags else "limited"
-        before = found.get(pkey, WrittenPartition(pkey=pkey))
-        found[pkey] = WrittenPartition(
-            pkey=pkey,
-            ip_over_ib=before.ip_over_ib or "ipoib" in flags,
-            members=before.members
-            | dict(_member(each, default, number) for each in members.split(",") if each.strip()),
-        )
-    return found
-
-
 def _definitions(name: str, pkey: int, flags: str, members: Iterable[str]) -> Iterator[str]:
     all_members = tuple(members)
     for at in range(0, len(all_members), GUIDS_PER_LINE):
         yield f"{name}=0x{pkey:04x}{flags} : {', '.join(all_members[at : at + GUIDS_PER_LINE])} ;"
-
-
-def _full(guids: Iterable[str]) -> Iterator[str]:
-    return (f"{guid}=full" for guid in _guids(guids))
 
 
 def _guids(guids: Iterable[str]) -> Iterator[str]:
@@ -117,26 +77,3 @@ def _guids(guids: Iterable[str]) -> Iterator[str]:
 
 def _digest(body: str) -> str:
     return hashlib.sha256(body.encode()).hexdigest()
-
-
-def _statements(text: str) -> Iterator[tuple[int, str]]:
-    """Definitions with the number of the line on which they end."""
-    pending = ""
-    number = 0
-    for number, line in enumerate(text.split("\n"), start=1):
-        if len(line) >= LINE_CHARACTERS:
-            raise Refused(f"line {number} has {len(line)} characters", hint=f"OpenSM reads less than {LINE_CHARACTERS}")
-        *whole, rest = f"{pending} {line.partition('#')[0]}".split(";")
-        yield from ((number, each.strip()) for each in whole)
-        pending = rest.strip()
-    if pending:
-        raise Refused(f"line {number} ends amid a definition: {pending[:80]!r}", hint="end it with ;")
-
-
-def _member(text: str, default: Membership, number: int) -> tuple[str, Membership]:
-    who, equals, membership = (part.strip() for part in text.partition("="))
-    if not re.fullmatch(r"0x[0-9a-fA-F]{1,16}|[A-Z_]+", who) or (equals and membership not in ("full", "limited")):
-        raise Refused(f"line {number} has a member that is none: {text.strip()[:80]!r}", hint="write GUID or GUID=full")
-    if membership == "full" or (not equals and default == "full"):
-        return who, "full"
-    return who, "limited"

@@ -5,7 +5,7 @@ from __future__ import annotations
 import base64
 import binascii
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import Final
 
@@ -25,25 +25,17 @@ POLICY: Final = LanePolicy(calls=1, failures=3, first_seconds=5.0, cap_seconds=6
 class UfmConnections:
     """Used by one worker."""
 
-    def __init__(
-        self,
-        cluster: Cluster,
-        *,
-        namespace: str = FABRIC_SECRETS,
-        monotonic: Callable[[], float] = time.monotonic,
-    ) -> None:
+    def __init__(self, cluster: Cluster) -> None:
         self._cluster = cluster
-        self._namespace = namespace
-        self._monotonic = monotonic
-        self.bulkhead = Bulkhead("UFM", POLICY, clock=monotonic)
+        self.bulkhead = Bulkhead("UFM", POLICY, clock=time.monotonic)
         self._credentials: dict[str, tuple[float, str, Secret]] = {}
 
     def connect(self, ufm: UFM) -> UfmRest:
         """Raises: UfmFailed if its Secret is of no use; what the API server raises."""
-        name, source = ufm.credentials_name, f"{self._namespace}/{ufm.credentials_name}"
+        name, source = ufm.credentials_name, f"{FABRIC_SECRETS}/{ufm.credentials_name}"
         read = self._credentials.get(name)
-        if read is None or self._monotonic() - read[0] >= CREDENTIALS_SECONDS:
-            read = self._credentials[name] = (self._monotonic(), *self._read(name, source))
+        if read is None or time.monotonic() - read[0] >= CREDENTIALS_SECONDS:
+            read = self._credentials[name] = (time.monotonic(), *self._read(name, source))
         access = UfmAccess(url=ufm.url, username=read[1], password=read[2], source=source, certificate=ufm.certificate)
         return UfmRest(access, around=lambda: self._call(f"{ufm.url}#{name}"), refused=lambda: self._forget(name))
 
@@ -59,7 +51,7 @@ class UfmConnections:
     def _read(self, name: str, source: str) -> tuple[str, Secret]:
         self._forget(name)
         try:
-            data = self._cluster.get(SECRETS, name, namespace=self._namespace).get("data") or {}
+            data = self._cluster.get(SECRETS, name, namespace=FABRIC_SECRETS).get("data") or {}
             username, password = (base64.b64decode(data[key]).decode().strip() for key in ("username", "password"))
         except NotFound as error:
             raise _unusable(source, "does not exist") from error

@@ -9,7 +9,7 @@ from typing import Final
 import structlog
 
 from provisioner.api import InfiniBandFabric, InfiniBandNetwork
-from provisioner.api.machinery.codec import decode
+from provisioner.api.machinery.codec import decode, to_json
 from provisioner.api.machinery.conditions import is_true
 from provisioner.api.network.infiniband_fabric import UFM
 from provisioner.api.network.infiniband_network import InfiniBandNetworkStatus
@@ -63,7 +63,7 @@ class UfmReconciler:
         if report.says_something_new(network.status, status, self._clock()):
             version = network.metadata.resource_version
             self._cluster.apply_status(
-                InfiniBandNetwork, name, report.written(status), manager=MANAGER, resource_version=version
+                InfiniBandNetwork, name, to_json(status), manager=MANAGER, resource_version=version
             )
         return after_seconds
 
