@@ -43,7 +43,7 @@ log = structlog.get_logger()
 
 def load_options_of(racks: Source, urls: BootUrls) -> Callable[[Server, NodePool, Image], Sequence[Sha256Digest]]:
     """Digests of the command lines that this boot host may have given a server: with the rack's cache first, last or
-    left out, as that may have changed since its script was fetched. None while no script can be written for it."""
+    left out, as that may have changed since its script was fetched. Empty while no script can be written for it."""
 
     def digests(server: Server, pool: NodePool, image: Image) -> Sequence[Sha256Digest]:
         rack = look_up(Rack, racks, server.spec.rack_ref)

@@ -74,7 +74,7 @@ class Gate:
     def admit(self, token: str, source: str) -> Viewer:
         """source: address of who asks; each may have so many tokens looked at.
 
-        Raises: Unknown, NotAllowed, Retryable.
+        Raises: UnknownToken, NotAllowed, Retryable.
         """
         if not _TOKEN.fullmatch(token):
             raise UnknownToken("that is no bearer token", hint="kubectl create token prints one")
