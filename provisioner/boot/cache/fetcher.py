@@ -63,7 +63,7 @@ class Fetcher:
             return sorted(asked.path for asked in self._under_way)
 
     def open(self, asked: ImageFilePath) -> Growing | Whole:
-        """The file, from disk or as it comes. Raises: Failed, where too many are under way."""
+        """The file, from disk or as it comes. Raises: DownloadFailed, where too many are under way."""
         with self._lock:
             if self._kept.has(asked):
                 return Whole(self._kept.path(asked))
@@ -125,7 +125,7 @@ class Fetcher:
             self._reserved_bytes += size_bytes
 
     def _manifest_of(self, asked: ImageFilePath) -> bytes | None:
-        """Raises: Failed."""
+        """Raises: DownloadFailed."""
         if asked.manifest is None:
             return None
         manifest = self.open(asked.manifest)

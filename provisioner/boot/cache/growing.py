@@ -69,7 +69,7 @@ class Growing:
 
     @property
     def size_bytes(self) -> int:
-        """As soon as it is known. Raises: Failed."""
+        """As soon as it is known. Raises: DownloadFailed."""
         with self._changed:
             self._changed.wait_for(lambda: self._size is not None or self._failure is not None)
             if self._size is None:
@@ -77,14 +77,14 @@ class Growing:
             return self._size
 
     def open(self) -> int:
-        """A descriptor for who reads, whose position is the writer's: to be read by offset. Raises: Failed."""
+        """A descriptor for who reads, whose position is the writer's: to be read by offset. Raises: DownloadFailed."""
         with self._changed:
             if self._descriptor is None or self._failure is not None:
                 raise DownloadFailed(self._failure or DownloadFailure(502, "it was not begun"))
             return os.dup(self._descriptor)
 
     def wait_beyond(self, position: int) -> int:
-        """How far it may be read, once that is more than `position`. Raises: Failed."""
+        """How far it may be read, once that is more than `position`. Raises: DownloadFailed."""
         with self._changed:
             self._changed.wait_for(lambda: self._readable > position or self._failure is not None)
             if self._failure is not None:

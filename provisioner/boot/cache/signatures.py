@@ -27,7 +27,7 @@ class Signatures:
         self._folder, self._boot_hosts, self._clock = folder, boot_hosts, clock
 
     def read(self, asked: ImageFilePath) -> bytes:
-        """Raises: Failed."""
+        """Raises: DownloadFailed."""
         file = self._folder / asked.folder
         kept, age = self._kept(file)
         if kept is not None and 0 <= age < FRESH_SECONDS:

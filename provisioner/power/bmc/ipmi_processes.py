@@ -39,7 +39,7 @@ class IpmiProcesses:
     def ask(self, request: dict[str, Any], *, seconds: float) -> dict[str, Any]:
         """Have `request` (see `ipmi_child`) answered within `seconds`, and within the call that this is part of.
 
-        Raises: NoAnswer.
+        Raises: IpmiNoAnswer.
         """
         process = self._take()
         try:

@@ -315,7 +315,7 @@ def _verified(pieces: Iterator[bytes], part: CachedPart, filling: Filling | None
 
 
 def _pieces(stream: BinaryIO | http.client.HTTPResponse, size: int) -> Iterator[bytes]:
-    """`size` bytes. Raises: Failed if it ends before."""
+    """`size` bytes. Raises: ProxyFailed if it ends before."""
     while size > 0:
         piece = stream.read(min(PIECE_BYTES, size))
         if not piece:
@@ -325,7 +325,7 @@ def _pieces(stream: BinaryIO | http.client.HTTPResponse, size: int) -> Iterator[
 
 
 def _said_size(answer: http.client.HTTPResponse) -> int:
-    """By which firmware that boots by HTTP knows how much to fetch. Raises: Failed."""
+    """By which firmware that boots by HTTP knows how much to fetch. Raises: ProxyFailed."""
     said = answer.getheader("Content-Length") or ""
     if not (said.isascii() and said.isdecimal() and len(said) < _LONGEST_SIZE):
         raise ProxyFailed(f"an answer to HEAD has the size {said[:_LONGEST_SIZE]!r}, not a number of bytes")

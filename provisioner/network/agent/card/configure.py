@@ -154,7 +154,7 @@ def _bring_part(look: Callable[[], CardDecision], programs: Tools, field: str) -
 
 
 def _look_at_access(device: str, wanted: HostAccess, programs: Tools) -> CardDecision:
-    """Raises: ToolFailed, Unreadable, Unknown."""
+    """Raises: ToolFailed, UnreadableOutput, UnknownSetting."""
     if wanted not in get_args(HostAccess):
         raise UnknownSetting(f"hostAccess is {wanted!r}, which this agent does not know: update the DPU's image")
     stored = read_host_privileges(_asked(privileges_query(device), programs).output)
@@ -167,7 +167,7 @@ def _look_at_access(device: str, wanted: HostAccess, programs: Tools) -> CardDec
 
 
 def _look_at_settings(device: str, wanted: CardConfiguration, programs: Tools) -> CardDecision:
-    """Raises: ToolFailed, Unreadable, Unknown."""
+    """Raises: ToolFailed, UnreadableOutput, UnknownSetting."""
     refused = next((words for each in wanted.settings if (words := find_refusal(each)) is not None), None)
     if refused is not None:
         raise UnknownSetting(f"{refused}: take it out of spec.dpu.settings of the DPU, or update the DPU's image")

@@ -62,7 +62,7 @@ class Setting:
 
 
 def read_host_privileges(text: str) -> HostPrivileges:
-    """Of `mstprivhost -d DEVICE q`. Raises: Unreadable."""
+    """Of `mstprivhost -d DEVICE q`. Raises: UnreadableOutput."""
     levels: list[str] = []
     switches: dict[str, bool] = {}
     for line in _lines(text):
@@ -84,7 +84,7 @@ def read_host_privileges(text: str) -> HostPrivileges:
 
 
 def read_settings(text: str, names: Collection[str]) -> dict[str, Setting]:
-    """Of `mstconfig -d DEVICE -e q NAME…`: each of `names`. Raises: Unreadable."""
+    """Of `mstconfig -d DEVICE -e q NAME…`: each of `names`. Raises: UnreadableOutput."""
     columns: list[str] = []
     found: dict[str, Setting] = {}
     for line in _lines(text):

@@ -102,7 +102,7 @@ class Port:
 
 
 def read_port(port: DPUPort) -> Port:
-    """Raises: Unreadable, with the value and what it should be."""
+    """Raises: UnreadableValue, with the value and what it should be."""
     mac = port.mac_address.lower()
     if not UNICAST_MAC.match(mac):
         raise UnreadableValue(f"macAddress is {port.mac_address}, not a unicast MAC address")
