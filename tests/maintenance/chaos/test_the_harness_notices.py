@@ -8,6 +8,7 @@ from typing import Any
 
 import pytest
 
+from provisioner.cluster.json_patch import pointer
 from provisioner.maintenance import controller
 from provisioner.maintenance import decide as decide_module
 from provisioner.maintenance.controller import MaintenanceController
@@ -47,14 +48,14 @@ def _sees_no_jobs(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def _never_undoes(monkeypatch: pytest.MonkeyPatch) -> None:
-    _replace(monkeypatch, "_undo", "release", by=lambda facts, verdict: None)
+    _replace(monkeypatch, "_undo", "release", by=lambda facts, verdict: ())
     monkeypatch.setattr("provisioner.maintenance.controller.find_leftover", lambda node, **_: None)
 
 
 def _clears_all_taints(monkeypatch: pytest.MonkeyPatch) -> None:
     def clear(self: Any, node: Any, value: str | None, effect: str = "NoSchedule") -> None:
         ours = {"key": "provisioner.dev/maintenance", "value": value, "effect": effect}
-        self._patch_node(node, {"spec": {"taints": [ours] if value is not None else None}})
+        self._patch_node(node, {pointer("spec", "taints"): [ours] if value is not None else None})
 
     monkeypatch.setattr("provisioner.maintenance.effects.MaintenanceEffects.set_taint", clear)
 
@@ -171,7 +172,7 @@ def _reboots_again_after_a_restart(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def _answers_nobody(monkeypatch: pytest.MonkeyPatch) -> None:
-    _replace(monkeypatch, "_answer", "release", by=lambda facts, verdict: None)
+    _replace(monkeypatch, "_answer", "release", by=lambda facts, verdict: ())
 
 
 def _knows_no_turns(monkeypatch: pytest.MonkeyPatch) -> None:

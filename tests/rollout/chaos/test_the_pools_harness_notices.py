@@ -10,6 +10,7 @@ import pytest
 
 from provisioner.rollout import controller, plan
 from provisioner.rollout.course import Assignment
+from provisioner.rollout.wait import MemberWait
 from tests.maintenance.chaos.story import InvariantBroken
 from tests.rollout.chaos.scenarios import SCENARIOS, run
 from tests.rollout.chaos.troubles import TROUBLES
@@ -41,11 +42,13 @@ def _releases_too_early(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def _disturbs_whom_a_person_holds(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("provisioner.rollout.standing._exclusion", lambda server, sign: None)
+    monkeypatch.setattr("provisioner.rollout.standing._exclusion", lambda server, node, target: None)
 
 
 def _disturbs_whom_a_person_excludes(monkeypatch: pytest.MonkeyPatch) -> None:
-    held = lambda server, sign: "it is held" if sign is not None and sign.held else None  # noqa: E731
+    def held(server: Any, node: Any, target: Any) -> MemberWait | None:
+        return MemberWait("Held", "it is held") if node is not None and node.held else None
+
     monkeypatch.setattr("provisioner.rollout.standing._exclusion", held)
 
 
@@ -73,7 +76,7 @@ def _does_not_warn(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def _is_done_too_early(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("provisioner.rollout.course._is_complete", lambda standings: True)
+    monkeypatch.setattr("provisioner.rollout.course._is_complete", lambda standings, **_: True)
 
 
 def _stops_for_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
