@@ -111,7 +111,7 @@ class _Hidden(Generic[S]):
     __slots__ = ("_value",)
 
     def __init__(self, value: S) -> None:
-        self._value = value
+        self._value: S = value
 
     def reveal(self) -> S:
         """The secret itself, for the one place that must use or send it."""

@@ -22,7 +22,7 @@ from provisioner.boot.health.probe import Probe
 from provisioner.boot.metrics.nginx_status import Connections, read_connections
 from provisioner.boot.tftp.dnsmasq import PROBE_FILE
 from provisioner.cluster.health.checks import Check, HealthVerdict, ill, well
-from provisioner.cluster.process import FollowedCache
+from provisioner.cluster.informer import Informer
 
 # Fetches a file of three bytes by TFTP from this host itself: what firmware will do, seen to work.
 
@@ -79,7 +79,7 @@ class Scripts(Protocol):
     def pending(self) -> tuple[int, float]: ...
 
 
-def inventory_check(caches: Sequence[FollowedCache]) -> Check:
+def inventory_check(caches: Sequence[Informer]) -> Check:
     def look() -> HealthVerdict:
         missing = sorted(cache.kind for cache in caches if not cache.has_synced)
         if missing:
@@ -167,7 +167,7 @@ def threads_check(threads: Callable[[], Sequence[threading.Thread]]) -> Check:
     return Check("threads", look)
 
 
-def watches_check(caches: Sequence[FollowedCache]) -> Check:
+def watches_check(caches: Sequence[Informer]) -> Check:
     """Whether the inventory is still followed, be it without success."""
 
     def look() -> HealthVerdict:
@@ -185,7 +185,7 @@ class BootHostHealth:
         self,
         *,
         address: str,
-        caches: Sequence[FollowedCache],
+        caches: Sequence[Informer],
         scripts: Scripts,
         dhcp: Callable[[], WorkerStates] | None,
         nginx_status: Path,

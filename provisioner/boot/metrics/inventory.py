@@ -8,7 +8,7 @@ from typing import Any
 
 from prometheus_client.core import Metric
 
-from provisioner.cluster.process import FollowedCache
+from provisioner.cluster.informer import Informer
 from provisioner.cluster.series import gauge
 from provisioner.cluster.source import Watcher
 
@@ -16,7 +16,7 @@ from provisioner.cluster.source import Watcher
 class InventoryMeter:
     """`clock`: seconds since 1970. Follows the caches from the start on."""
 
-    def __init__(self, caches: Iterable[FollowedCache], clock: Callable[[], float] = time.time) -> None:
+    def __init__(self, caches: Iterable[Informer], clock: Callable[[], float] = time.time) -> None:
         self._caches, self._clock = tuple(caches), clock
         self._changed: dict[str, float] = {}
         for cache in self._caches:
@@ -33,7 +33,7 @@ class InventoryMeter:
         changed = self._each(lambda cache: self._changed.get(cache.kind, 0.0))
         yield gauge("inventory_changed_timestamp_seconds", words, kinds, changed)
 
-    def _each(self, value: Callable[[FollowedCache], float]) -> Mapping[tuple[str, ...], float]:
+    def _each(self, value: Callable[[Informer], float]) -> Mapping[tuple[str, ...], float]:
         return {(cache.kind,): float(value(cache)) for cache in self._caches}
 
     def _notes(self, kind: str) -> Watcher:
