@@ -14,7 +14,7 @@ from provisioner.node.api_server import NotJoinedError
 from provisioner.node.image.manifest import ImageError
 from provisioner.node.intent import NOBODY, Intent, LoadedSuccessor
 from provisioner.node.machine.boot_facts import write_file
-from provisioner.node.machine.files import read_text
+from provisioner.node.machine.sysfs.files import read_text
 
 FINISHED = "/run/provisioner/finished-intent"
 GOING_DOWN_SECONDS = 120.0

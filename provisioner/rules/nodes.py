@@ -27,6 +27,7 @@ from provisioner.api.nodes.facts import BootIntent, BootReport, NodeFacts
 from provisioner.cluster.source import conditions_of, is_true_in, spec_of
 
 MAX_TAINT_VALUE: Final = 63
+_TEXTS: Final = ("type", "status", "reason", "message")
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -178,10 +179,5 @@ def taint_value(maintenance: str) -> str:
 
 
 def _condition(body: Mapping[str, Any]) -> ObservedCondition:
-    return ObservedCondition(
-        type=str(body.get("type") or ""),
-        status=str(body.get("status") or ""),
-        reason=str(body.get("reason") or ""),
-        message=str(body.get("message") or ""),
-        time=read_time(body.get("lastTransitionTime")),
-    )
+    texts = {key: found if isinstance(found := body.get(key), str) else "" for key in _TEXTS}
+    return ObservedCondition(**texts, time=read_time(body.get("lastTransitionTime")))

@@ -38,11 +38,12 @@ def node_condition(type_: str, status: str, reason: str, message: str = "", **sp
 def node(
     *conditions: dict[str, str], taints: tuple[dict[str, str], ...] = (), unschedulable: bool = False
 ) -> dict[str, Any]:
-    ready = node_condition("Ready", "True", "KubeletReady", "kubelet is posting ready status")
+    ready = [node_condition("Ready", "True", "KubeletReady", "kubelet is posting ready status")]
+    ready = [] if any(each["type"] == "Ready" for each in conditions) else ready
     return {
         "metadata": {"name": NAME},
         "spec": {"taints": list(taints), "unschedulable": unschedulable},
-        "status": {"nodeInfo": {"bootID": "boot-7"}, "conditions": [ready, *conditions]},
+        "status": {"nodeInfo": {"bootID": "boot-7"}, "conditions": [*ready, *conditions]},
     }
 
 

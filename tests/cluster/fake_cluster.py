@@ -87,7 +87,7 @@ class FakeCluster:
             found = [kept for item in found if (kept := trim(item)) is not None]
         return ListResult(found, self._store.next_version())
 
-    def read(self, kind: type[R], name: str) -> R:
+    def read(self, kind: type[R], name: str, *, namespace: str | None = None) -> R:
         return decode(kind, self._store.find(of(kind), name, f"GET {of(kind)} {name}"))
 
     def read_all(self, kind: type[R], *, label_selector: str | None = None) -> builtins.list[R]:

@@ -181,7 +181,11 @@ def test_the_document_has_every_check_reason_setting_and_xid() -> None:
     reasons = set(re.findall(r'^ +"([A-Z][A-Za-z]+)",$', sources, re.MULTILINE)) | set(
         re.findall(r'_wrong\(\s*"(\w+)"', sources)
     )
-    reasons |= set(re.findall(r'"(\w+)": "', sources)) | {"NotRegistered", "FabricManagerNotRunning"}
+    reasons |= (
+        set(re.findall(r'reason="(\w+)"', sources))
+        | set(re.findall(r'"(\w+)": "', sources))
+        | {"NotRegistered", "FabricManagerNotRunning"}
+    )
     checks = {each for each in ALL_CHECKS if each.startswith("GPU")}
     settings = set(to_json(from_json(GpuSettings, {}))) | {
         "driverVersion",

@@ -53,7 +53,9 @@ def test_a_try_is_measured_with_its_outcome_and_the_whole_with_its_reason() -> N
     attempt = RebootAttempt(
         id="1", method="Kexec", image_ref="i", image_digest="d", started_time=at(0), deadline_time=at(180)
     )
-    status = MaintenanceStatus(action="Reboot", policy="WhenIdle", reboot=attempt, started_time=at(-100))
+    status = MaintenanceStatus(
+        phase="Drained", action="Reboot", policy="WhenIdle", reboot=attempt, started_time=at(-100)
+    )
     before = note(status, NOON, "RebootStarted", "", phase="Rebooting")
     after = end_attempt(before, "TimedOut", "nothing seen", NOON + timedelta(seconds=180))
     assert told(before, after, 180) == [("attempt", "Kexec", "TimedOut", 180.0)]

@@ -22,7 +22,7 @@ def answers(set_at: float | None) -> bool:
     condition: dict[str, Any] = {"type": REBOOT_REQUESTED, "status": "True", "reason": "WhenIdle", "message": ""}
     if set_at is not None:
         condition["lastTransitionTime"] = rfc3339(later(set_at))
-    verdict = Verdict(cause="Booted", phase="Succeeded", message="done", time=rfc3339(later(DECIDED)))
+    verdict = Verdict(cause="Booted", phase="Completed", message="done", time=rfc3339(later(DECIDED)))
     succeeded = Condition(
         type="Succeeded", status="True", reason="Booted", message="done", last_transition_time=verdict.time
     )

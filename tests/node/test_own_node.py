@@ -170,8 +170,7 @@ def test_a_nodes_certificate_changes_its_own_annotations_and_nothing_more(
     assert own.read()["metadata"]["annotations"][FACTS_ANNOTATION] == "{}"
     neighbour = f"{unique}-neighbour"
     cluster.create(NODES, {"apiVersion": "v1", "kind": "Node", "metadata": {"name": neighbour}})
-    access = read_access(str(root))
-    access.node = neighbour
+    access = read_access(str(root))._replace(node=neighbour)
     for forbidden in (lambda: OwnNode(access).read(), lambda: OwnNode(access).annotate({FACTS_ANNOTATION: "{}"})):
         with pytest.raises(ApiError) as caught:
             forbidden()

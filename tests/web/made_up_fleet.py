@@ -11,6 +11,8 @@ from typing import Any
 
 from provisioner.api.machinery.meta import rfc3339, rfc3339_micro
 from provisioner.api.servers.boot_stage import BootStage
+from provisioner.web.fleet import Fleet
+from provisioner.web.row import ServerRow
 from tests.api import objects
 
 Object = dict[str, Any]
@@ -45,6 +47,11 @@ class MadeUpFleet:
 
 def condition(type_: str, status: str, reason: str, message: str, at: datetime) -> Object:
     return {"type": type_, "status": status, "reason": reason, "message": message, "lastTransitionTime": rfc3339(at)}
+
+
+def row_in(fleet: Fleet, server: str) -> ServerRow | None:
+    """What the fleet shows of it; None if it is not there."""
+    return next((row for row in fleet.rows() if row.name == server), None)
 
 
 def make_fleet(servers: int, *, now: datetime = NOON, seed: int = 7) -> MadeUpFleet:

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from tests.web.conftest import served
-from tests.web.made_up_fleet import NOON, maintenance_of, make_fleet
+from tests.web.made_up_fleet import NOON, maintenance_of, make_fleet, row_in
 from tests.web.test_follow import World
 
 BAD = "r01-u36"
@@ -41,7 +41,7 @@ def test_a_fleet_with_one_object_that_cannot_be_read_is_shown_but_for_it(spoil: 
     assert world.follower.is_caught_up
     shown = {row.name for row in world.fleet.rows()}
     assert shown == names, "also the one of which little can be read"
-    assert world.fleet.get("r06-u36") is not None
+    assert row_in(world.fleet, "r06-u36") is not None
 
 
 @pytest.mark.parametrize("spoil", [spoil_server, spoil_maintenance])
@@ -51,7 +51,7 @@ def test_what_changes_at_the_same_moment_is_told_all_the_same(spoil: Any) -> Non
     spoil(world)
     world.change("r06-u36", "Held")
     world.follower.step()
-    row = world.fleet.get("r06-u36")
+    row = row_in(world.fleet, "r06-u36")
     assert row is not None
     assert row.state == "held"
     assert world.broadcast.told[-1][0]["rows"][-1][0] == "r06-u36"

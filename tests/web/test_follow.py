@@ -12,7 +12,7 @@ from provisioner.web.caches import WebCaches, trim_node
 from provisioner.web.fleet import Fleet
 from provisioner.web.follow import ROWS_OF_FRAME, FleetFollower
 from tests.web.fake_source import FakeSource, fake_caches
-from tests.web.made_up_fleet import NOON, condition, maintenance_of, make_fleet
+from tests.web.made_up_fleet import NOON, condition, maintenance_of, make_fleet, row_in
 
 
 class FakeBroadcast(Broadcast):
@@ -108,7 +108,7 @@ def test_new_and_gone_servers_change_the_layout() -> None:
     world.source("servers").delete("r06-u36")
     world.follower.step()
     assert world.broadcast.told[-1][0]["moved"] is True
-    assert world.fleet.get("r06-u36") is None
+    assert row_in(world.fleet, "r06-u36") is None
     body = copy.deepcopy(world.source("servers").get("r06-u31"))
     assert body is not None
     body["spec"]["rackRef"] = "r05"

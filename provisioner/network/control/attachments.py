@@ -21,7 +21,7 @@ from provisioner.network.control.compile.trouble import Trouble
 from provisioner.network.control.compile.view import port_of
 from provisioner.network.control.records.facts import addresses_of
 from provisioner.network.control.records.informers import function_in
-from provisioner.network.control.records.shared import NetworkReconciler, Shared
+from provisioner.network.control.records.shared import NetworkParts, NetworkReconciler
 from provisioner.network.control.records.writes import MANAGER
 from provisioner.network.control.report.attachment import AttachmentState, attachment_status
 from provisioner.network.control.vpcs import RETRY_SECONDS, is_waiting
@@ -40,7 +40,7 @@ class Attachments(NetworkReconciler):
 
     owned = owned_by(MANAGER, VPCAttachment)
 
-    def __init__(self, shared: Shared, refused: Container[str]) -> None:
+    def __init__(self, shared: NetworkParts, refused: Container[str]) -> None:
         super().__init__(shared, shared.facts.caches.attachments, settle_seconds=SETTLE_SECONDS)
         self._generations = shared.generations
         self._refused = refused

@@ -19,7 +19,7 @@ from provisioner.network.control.dpus import DPUs
 from provisioner.network.control.follow import FollowNetworks, NetworkQueues
 from provisioner.network.control.records.facts import Facts
 from provisioner.network.control.records.informers import NetworkInformers
-from provisioner.network.control.records.shared import Shared
+from provisioner.network.control.records.shared import NetworkParts
 from provisioner.network.control.turns import TenantTurns
 from provisioner.network.control.vpcs import Groups, Pools, VPCs
 
@@ -34,7 +34,7 @@ def build_network_controllers(
 ) -> list[Controller]:
     """The controllers of tenant networks, following their caches. Build them anew for each leadership."""
     facts = Facts(informers)
-    shared = Shared(cluster=cluster, facts=facts, events=recorder, clock=clock, monotonic=monotonic)
+    shared = NetworkParts(cluster=cluster, facts=facts, events=recorder, clock=clock, monotonic=monotonic)
     vpcs, dpus, releases = VPCs(shared), DPUs(shared), ClaimReleases(shared)
     attachments, groups, pools = Attachments(shared, dpus.refused), Groups(shared), Pools(shared)
     spread = shared.controller("network-spread", lambda key: follow.spread(key))

@@ -20,7 +20,7 @@ from provisioner.cluster.source import Object, spec_of
 from provisioner.network.control.compile.compile import compile_network, to_object
 from provisioner.network.control.grants import Grants
 from provisioner.network.control.records.informers import LEAVING_ANNOTATION, card_of, leaving_of
-from provisioner.network.control.records.shared import Shared
+from provisioner.network.control.records.shared import NetworkParts
 from provisioner.network.control.records.writes import MANAGER
 
 log = structlog.get_logger(__name__)
@@ -31,7 +31,7 @@ WORKERS: Final = 4
 class DPUs(Reconciler):
     """Reconciles one DPU at a time, by name. refused: those whose DPUNetwork the API server did not take."""
 
-    def __init__(self, shared: Shared) -> None:
+    def __init__(self, shared: NetworkParts) -> None:
         super().__init__(shared.facts.caches.servers, caches=shared.facts.caches.all, own=OwnWrites(shared.clock))
         self._cluster = shared.cluster
         self._facts = shared.facts

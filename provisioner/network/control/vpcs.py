@@ -23,7 +23,7 @@ from provisioner.network.control.compile.security import missing_of
 from provisioner.network.control.compile.trouble import Trouble
 from provisioner.network.control.compile.view import route_trouble
 from provisioner.network.control.records.informers import key_of
-from provisioner.network.control.records.shared import NetworkReconciler, Shared
+from provisioner.network.control.records.shared import NetworkParts, NetworkReconciler
 from provisioner.network.control.records.writes import MANAGER
 from provisioner.network.control.report.vpc import is_enforced, vpc_status
 from provisioner.rules.ownership import owned_by
@@ -78,7 +78,7 @@ class VPCs(NetworkReconciler):
 
     owned = owned_by(MANAGER, VPC)
 
-    def __init__(self, shared: Shared) -> None:
+    def __init__(self, shared: NetworkParts) -> None:
         super().__init__(shared, shared.facts.caches.vpcs)
         self._claimer = Claimer(shared.cluster, shared.facts.caches.claims, self.own, shared.clock)
         self.controller = shared.controller("network-vpcs", self.reconcile)
@@ -124,7 +124,7 @@ class Groups(NetworkReconciler):
 
     owned = owned_by(MANAGER, SecurityGroup)
 
-    def __init__(self, shared: Shared) -> None:
+    def __init__(self, shared: NetworkParts) -> None:
         super().__init__(shared, shared.facts.caches.groups)
         self.controller = shared.controller("network-groups", self.reconcile)
 
@@ -149,7 +149,7 @@ class Pools(NetworkReconciler):
 
     owned = owned_by(MANAGER, NetworkPool)
 
-    def __init__(self, shared: Shared) -> None:
+    def __init__(self, shared: NetworkParts) -> None:
         super().__init__(shared, shared.facts.caches.pools)
         self.controller = shared.controller("network-pools", self.reconcile)
 

@@ -63,7 +63,7 @@ def compile_network(
         guids = tuple(port.guid for port in server.spec.infiniband_ports if port.fabric_ref == fabric.name)
         if guids and _is_let_in(server):
             tenant_ports[server.name] = server.spec.tenant, guids
-    doubled = {guid for guid, names in owners.items() if len(names) > 1}
+    doubled = _doubled(owners)
 
     pkeys = held_pkeys(claims)
     partitions: dict[tuple[str, str], Partition] = {}
@@ -78,7 +78,7 @@ def compile_network(
         if attachment.spec.quarantined or attachment.metadata.deletion_timestamp is not None:
             continue
         tenant, guids = tenant_ports.get(attachment.spec.server_ref, (None, ()))
-        if tenant == namespace:  # it speaks for servers of its own tenant alone
+        if _is_its_tenants(tenant, namespace):
             members[namespace, attachment.spec.vpc_ref].update(guid for guid in guids if guid not in doubled)
 
     wanted = list(_with_members(partitions, members))
@@ -102,6 +102,15 @@ def compile_network(
 def _is_let_in(server: Server) -> bool:
     """Whether a server's ports may be in partitions: as the administrators say, whatever its tenant does."""
     return server.spec.acceptance == "Accepted" and not server.spec.network_quarantined
+
+
+def _is_its_tenants(tenant: str | None, namespace: str) -> bool:
+    """Whether an attachment in `namespace` speaks for a server of `tenant`."""
+    return tenant == namespace
+
+
+def _doubled(owners: Mapping[str, set[str]]) -> set[str]:
+    return {guid for guid, names in owners.items() if len(names) > 1}
 
 
 def _with_members(

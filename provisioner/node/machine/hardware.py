@@ -10,8 +10,8 @@ import re
 from pathlib import Path
 from typing import Any
 
-from provisioner.node.machine.files import names_in, read_text
 from provisioner.node.machine.numa import memory_bytes, read_list
+from provisioner.node.machine.sysfs.files import names_in, read_text
 
 MOST_NICS = 32
 MOST_DISKS = 32

@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator
 
-from provisioner.node.machine.files import names_in, read_text
+from provisioner.node.machine.sysfs.files import names_in, read_text
 
 
 class NumaNode:

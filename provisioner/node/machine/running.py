@@ -9,7 +9,7 @@ import subprocess
 from pathlib import Path
 from typing import Any
 
-from provisioner.node.machine.files import read_text
+from provisioner.node.machine.sysfs.files import read_text
 
 KEXEC_PROGRAM = "/usr/sbin/kexec"
 _TIME_ERROR = 5

@@ -23,7 +23,7 @@ from provisioner.cluster.reconciler import Said
 from provisioner.cluster.resources import of
 from provisioner.cluster.source import Object, spec_of
 from provisioner.network.control.records.informers import is_released, leaving_of, observed_by, vni_in
-from provisioner.network.control.records.shared import NetworkReconciler, Shared
+from provisioner.network.control.records.shared import NetworkParts, NetworkReconciler
 from provisioner.network.control.records.writes import MANAGER
 from provisioner.rules.ownership import owned_by
 
@@ -81,7 +81,7 @@ class ClaimReleases(NetworkReconciler):
 
     owned = owned_by(MANAGER, NetworkClaim)
 
-    def __init__(self, shared: Shared) -> None:
+    def __init__(self, shared: NetworkParts) -> None:
         super().__init__(shared, shared.facts.caches.claims, settle_seconds=SETTLE_SECONDS)
         self._compilations = shared.compilations
         self._moments: dict[str, int] = {}

@@ -49,10 +49,9 @@ def host_boot(dpu: Server, host: Server | None) -> HostBoot | None:
 
 
 def card_configuration(dpu: Server) -> CardConfiguration | None:
-    """None where nothing is declared, nobody has accepted the card, or it is taken out: it stays as it is."""
+    """None where nothing is declared, or nobody has accepted the card: it stays as it is."""
     card = dpu.spec.dpu
-    is_taken_out = dpu.metadata.deletion_timestamp is not None
-    if card is None or dpu.spec.acceptance != "Accepted" or is_taken_out:
+    if card is None or not _is_ours(dpu):
         return None
     if card.host_access is None and not card.settings:
         return None
@@ -61,6 +60,11 @@ def card_configuration(dpu: Server) -> CardConfiguration | None:
         host_access=card.host_access,
         settings=tuple(sorted(card.settings, key=lambda each: each.name)),
     )
+
+
+def _is_ours(dpu: Server) -> bool:
+    """Whether somebody has accepted the card, and nobody takes it out."""
+    return dpu.spec.acceptance == "Accepted" and dpu.metadata.deletion_timestamp is None
 
 
 R = TypeVar("R", bound=Resource)

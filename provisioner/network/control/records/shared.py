@@ -18,7 +18,7 @@ from provisioner.network.control.records.writes import Compilations, Generations
 
 
 @dataclass(frozen=True, kw_only=True)
-class Shared:
+class NetworkParts:
     """Made anew for each leadership. `monotonic`: in seconds."""
 
     cluster: Cluster
@@ -36,7 +36,7 @@ class Shared:
 class NetworkReconciler(StatusReconciler[Said]):
     """Says something of each object of `source`, and may write NetworkClaims for it."""
 
-    def __init__(self, shared: Shared, source: Source, *, settle_seconds: float = 0.0) -> None:
+    def __init__(self, shared: NetworkParts, source: Source, *, settle_seconds: float = 0.0) -> None:
         super().__init__(
             shared.cluster,
             source,

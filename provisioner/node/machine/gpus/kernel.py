@@ -8,7 +8,7 @@ import subprocess
 from pathlib import Path
 from typing import Any
 
-from provisioner.node.machine.files import names_in, read_text
+from provisioner.node.machine.sysfs.files import names_in, read_text
 
 NVIDIA = "0x10de"
 FABRIC_MANAGER = "/usr/bin/nv-fabricmanager"
