@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import threading
-import time
 from collections.abc import Callable, Mapping
 from datetime import datetime
 from typing import Any, Final
@@ -17,6 +15,7 @@ from provisioner.cluster.client import Cluster
 from provisioner.cluster.controller import Controller
 from provisioner.cluster.events import Events, Happened
 from provisioner.cluster.reconciler import Said, StatusReconciler
+from provisioner.cluster.remembered import Remembered
 from provisioner.cluster.resources import CONFIG_MAPS, SYSTEM
 from provisioner.cluster.source import Object, Source, conditions_of, spec_of, when_changed
 from provisioner.image.trust.document import NAME, Trust, parse_trust
@@ -31,21 +30,10 @@ READ_SECONDS: Final = 15.0
 believes counts after this time."""
 
 
-class TrustReader:
-    """Whom the cluster believes, read every 15 s by whoever asks. Raises: what `Cluster.find` raises."""
-
-    def __init__(self, cluster: Cluster) -> None:
-        self._cluster = cluster
-        self._lock = threading.Lock()
-        self._read: tuple[float, Trust | Refused] | None = None
-
-    def read(self) -> Trust | Refused:
-        """The document, or why it cannot be understood. Nothing that is there is an empty one."""
-        with self._lock:
-            now = time.monotonic()
-            if self._read is None or now - self._read[0] >= READ_SECONDS:
-                self._read = now, read_trust(self._cluster.find(CONFIG_MAPS, NAME, namespace=SYSTEM))
-            return self._read[1]
+def trust_of(cluster: Cluster) -> Remembered[Trust | Refused]:
+    """Whom the cluster believes, read every 15 s by whoever asks: the document, or why it cannot be understood. Nothing
+    that is there is an empty one. Raises: what `Cluster.find` raises."""
+    return Remembered(lambda: read_trust(cluster.find(CONFIG_MAPS, NAME, namespace=SYSTEM)), READ_SECONDS)
 
 
 def read_trust(config_map: Mapping[str, Any] | None) -> Trust | Refused:
@@ -64,13 +52,19 @@ class ImageTrustController(StatusReconciler[Said]):
     owned = owned_by(MANAGER, Image)
 
     def __init__(
-        self, cluster: Cluster, images: Source, trust: TrustReader, events: Events, *, now: Callable[[], datetime]
+        self,
+        cluster: Cluster,
+        images: Source,
+        trust: Callable[[], Trust | Refused],
+        events: Events,
+        *,
+        now: Callable[[], datetime],
     ) -> None:
         super().__init__(cluster, images, events, caches=(images,), now=now)
         self._trust = trust
 
     def decide(self, key: str, body: Object) -> Said:
-        said = judge(decode(Image, body), self._trust.read(), self._now())
+        said = judge(decode(Image, body), self._trust(), self._now())
         if said is None:
             return Said(requeue_after_seconds=READ_SECONDS)
         events: tuple[Happened, ...] = ()
@@ -92,7 +86,7 @@ def build_image_trust_controllers(
     cluster: Cluster, images: Source, events: Events, clock: Callable[[], datetime]
 ) -> list[Controller]:
     """Build it anew for each leadership, run it while leading."""
-    judging = ImageTrustController(cluster, images, TrustReader(cluster), events, now=clock)
+    judging = ImageTrustController(cluster, images, trust_of(cluster), events, now=clock)
     controller = Controller("image-trust", judging.reconcile)
     images.subscribe(when_changed(_judged, controller.queue.add))
     return [controller]

@@ -22,7 +22,7 @@ from provisioner.cluster.client import Cluster
 from provisioner.cluster.resources import CONFIG_MAPS, SYSTEM, of
 from provisioner.image.finished.publish import publish_image
 from provisioner.image.finished.sign import SecretKey
-from provisioner.image.trust.controller import ImageTrustController, TrustReader
+from provisioner.image.trust.controller import ImageTrustController, trust_of
 from provisioner.image.trust.document import NAME
 from tests.image.made_images import LAYERED, write_layered
 
@@ -66,7 +66,7 @@ def say(cluster: Cluster, account: Callable[[str], Cluster], no_trust_before: No
 
     def judged(name: str) -> tuple[str, str]:
         images: Any = AsTheServerSays(orders_reads)
-        ImageTrustController(orders, images, TrustReader(orders), Recorded(), now=lambda: NOW).reconcile(name)
+        ImageTrustController(orders, images, trust_of(orders), Recorded(), now=lambda: NOW).reconcile(name)
         said = find_condition(cluster.read(Image, name).status.conditions, "Verified")
         assert said is not None
         return said.status, said.reason
