@@ -199,7 +199,7 @@ def test_a_source_is_not_called_slow_for_the_time_of_the_one_before(stage1: Stag
 
 def test_memory_must_have_room_for_the_sum_of_all_layers(stage1: Stage1, stage1_key: SecretKey) -> None:
     """None of them alone is too large."""
-    available = memory_bytes("", "MemAvailable")
+    available = memory_bytes("/proc/meminfo", "MemAvailable")
     huge = [f"layer.l{number} {number:064x} {available // 5}" for number in range(8)]
     lines = [*head_lines("provisioner-image 2", "x86_64", b"kernel", b"stage1"), *huge, f"version.kernel {KERNEL}"]
     text = ("\n".join(lines) + "\n").encode()

@@ -83,17 +83,14 @@ class BootController(StatusReconciler[OrderDecision]):
         """A boot may end somebody's work: it is decided once more on what Node and Maintenance are now.
 
         Of the Server the resourceVersion says whether it is still what was decided on. The Node of a boot that a
-        Maintenance asks for may live: it was emptied. For the first boot of a server of which the cache has no Node it
-        is not asked (a fleet is registered at once): power looks itself before it resets a machine that is on.
+        Maintenance asks for may live: it was emptied.
         """
         if not (said.orders or said.revokes):
             return said
         name = body["metadata"]["name"]
         maintenance = self._read_maintenance(name)
-        cached = self._cached_node(name)
-        said = self._decide(body, *cached, maintenance)
-        reason = said.status["order"]["reason"] if said.orders else None
-        if reason == "Requested" or (reason == "FirstBoot" and cached[0] is None):
+        said = self._decide(body, *self._cached_node(name), maintenance)
+        if said.orders and said.status["order"]["reason"] == "Requested":
             return said
         node = self._cluster.find(NODES, name)
         lease = self._cluster.find(LEASES, name, namespace=NODE_LEASES) if node is not None else None

@@ -144,7 +144,7 @@ def _run(kernel: ExchangingKernel, root: str, boot: BootServer | None) -> int:
     stop = stop_on_signals()
     tools = Tools()
     card = CardWorker(lambda wanted: configure(wanted, tools), _say)
-    follow(kernel, root, _say, stop, boot, card, kernel.watch)
+    follow(kernel, root, _say, stop, boot, card, watch_routes=kernel.watch)
     return 0
 
 

@@ -288,9 +288,10 @@ def follow(
     root: str,
     say: Callable[[str], None],
     stop: threading.Event,
-    boot: BootServer | None,
-    card: CardWorker,
-    watch_routes: Callable[[Callable[[], object], threading.Event], object],
+    boot: BootServer | None = None,
+    card: CardWorker | None = None,
+    *,
+    watch_routes: Callable[[Callable[[], object], threading.Event], object] | None = None,
 ) -> None:
     """Follow the DPUNetwork named as this machine's Node, below `root` as the kubelet joined, until `stop` is set.
     `boot`: what answers a host that boots by the DPU. `card`: what brings the card to what was declared.
@@ -308,14 +309,17 @@ def follow(
     agent = Agent(kernel, write, say, serve=dhcp.serve, serve_boot=serve_boot, card=card)
     watch = ObjectWatch(own, agent.take, say, "DPUNetwork")
     dhcp.start()
-    card.start(agent.changed.set)
+    if card is not None:
+        card.start(agent.changed.set)
     watch.start()
-    threading.Thread(target=watch_routes, args=(agent.changed.set, stop), daemon=True).start()
+    if watch_routes is not None:
+        threading.Thread(target=watch_routes, args=(agent.changed.set, stop), daemon=True).start()
     try:
         agent.run(stop)
     finally:
         watch.stop()
         dhcp.stop()
-        card.stop()
+        if card is not None:
+            card.stop()
         if boot is not None:
             boot.stop()

@@ -75,9 +75,11 @@ class Grants:
 
     def take(self, dpu: str) -> None:
         """Take both away."""
-        for each in (CLUSTER_ROLE_BINDINGS, CLUSTER_ROLES):
-            if self.source_of(each).get(grant_name(dpu)) is not None:
-                self._cluster.delete(each, grant_name(dpu))
+        name = grant_name(dpu)
+        if self._caches.bindings.get(name) is not None:
+            self._cluster.delete(CLUSTER_ROLE_BINDINGS, name)
+        if self._caches.roles.get(name) is not None:
+            self._cluster.delete(CLUSTER_ROLES, name)
 
 
 def _says_other(found: Object, wanted: Mapping[str, Any]) -> bool:
