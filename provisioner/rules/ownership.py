@@ -102,6 +102,7 @@ OWNERS: Final = (
         fields=("verification", "lifecycle"),
         conditions=("Verified",),
     ),
+    Owner(kind=Server, manager="provisioner-faults", account="provisioner-health", fields=("faults",)),
     Owner(
         kind=Rack,
         manager="provisioner-inventory",

@@ -11,6 +11,7 @@ from provisioner.api.machinery.values import DIGEST_PATTERN
 from provisioner.api.nodes.maintenance import RebootMethod
 from provisioner.api.servers.attestation import MAX_CREDENTIALS, AttestationStatus, IssuedCredential
 from provisioner.api.servers.boot_stage import BootStage
+from provisioner.api.servers.faults import MAX_FAULTS, FaultRecord
 
 OrderReason = Literal["FirstBoot", "PowerState", "Unordered", "TimedOut", "PowerLost", "ImageChanged", "Requested"]
 
@@ -269,4 +270,10 @@ class ServerStatus:
         default=None,
     )
     discovery: Discovery | None = described("What an unknown machine said of itself.", default=None)
+    faults: tuple[FaultRecord, ...] = described(
+        "Faults that were found. A fault stays on record when the node no longer reports it.",
+        default=(),
+        max_items=MAX_FAULTS,
+        list_map_keys=("source", "component", "device", "code"),
+    )
     conditions: tuple[Condition, ...] = described("Observations.", default=(), max_items=32, list_map_keys=("type",))
