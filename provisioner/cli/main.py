@@ -47,6 +47,7 @@ KUBECTL_COMMANDS: Final[Mapping[str, str]] = {
     "cancel": "provisioner.cli.kubectl.condition_commands:cancel",
     "drain": "provisioner.cli.kubectl.request_commands:drain",
     "explain": "provisioner.cli.boot.explain_command:explain",
+    "health": "provisioner.cli.fleet.health_command:health",
     "hold": "provisioner.cli.kubectl.condition_commands:hold",
     "move": "provisioner.cli.fleet.move_command:move",
     "power-cycle": "provisioner.cli.kubectl.request_commands:power_cycle",
@@ -179,7 +180,7 @@ def kubectl() -> None:
     \b
     Ask:       reboot, reimage, power-cycle, drain, hold, move
     Withdraw:  release, cancel
-    See:       status, why, explain (what it would boot), trace (its boot, live)
+    See:       status, why, health (faults), explain (what it would boot), trace (its boot, live)
     Pools:     rollout start, status, pause, resume, undo, history, plan
     Tenants:   vpc attach, detach, quarantine, release, status, why
     TPMs:      attestation approve, forget

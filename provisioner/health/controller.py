@@ -29,6 +29,7 @@ from provisioner.cluster.source import Caches, Object, Source, conditions_of, lo
 from provisioner.health.compose import STARTED, VERIFIED
 from provisioner.health.decide import decide
 from provisioner.health.decision import HealthDecision
+from provisioner.health.faults.controller import build_fault_controller
 from provisioner.health.job_runner import JobRunner, labelled_server
 from provisioner.health.node_writer import MANAGER, NodeWriter, taints_differ
 from provisioner.health.situation import CheckInputs, boot_to_judge, joined_time
@@ -177,7 +178,8 @@ def build_health_controllers(
     recorder: Events,
     clock: Callable[[], datetime] = lambda: datetime.now(UTC),
 ) -> list[Controller]:
-    """The health controller, following its caches. Build it anew for each leadership, run it while leading."""
+    """The controllers of checks and of faults, following their caches. Build them anew for each leadership, run them
+    while leading."""
     skew, runner = ClockSkew(clock), build_job_runner(cluster, informers)
     health = HealthController(
         cluster,
@@ -191,7 +193,8 @@ def build_health_controllers(
     )
     controller = Controller("health", health.reconcile, workers=4)
     follow(informers, skew, controller.queue.add)
-    return [controller]
+    faults = build_fault_controller(cluster, informers.servers, informers.nodes, recorder, now=clock)
+    return [controller, faults]
 
 
 def build_job_runner(cluster: Cluster, informers: HealthInformers) -> JobRunner:

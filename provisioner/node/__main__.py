@@ -132,15 +132,20 @@ def _stage(root: str, image_digest: str, arguments: list[str]) -> int:
 def _facts(root: str) -> int:
     from provisioner.node.machine.boot_facts import read_boot_facts
     from provisioner.node.machine.facts import node_facts, render
+    from provisioner.node.machine.faults import MachineFaults
     from provisioner.node.machine.gpus.facts import gpu_facts
     from provisioner.node.machine.gpus.watch import GpuWatch
+    from provisioner.node.machine.kernel_log.records import KernelRecords
 
-    gpus = GpuWatch(root, time.monotonic)
+    records = KernelRecords(f"{root}/dev/kmsg")
+    gpus, faults = GpuWatch(root, time.monotonic, records=records), MachineFaults(root, records)
+    faults.look(time.time())
     gpus.look()
     while gpus.is_looking:
         time.sleep(0.1)
         gpus.look()
-    print(render(node_facts(read_boot_facts(root), root, time.time(), gpu_facts(gpus.reading, gpus.log))))
+    found = gpu_facts(gpus.reading, gpus.log)
+    print(render(node_facts(read_boot_facts(root), root, time.time(), found, faults.facts)))
     return 0
 
 

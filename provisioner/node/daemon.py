@@ -17,9 +17,11 @@ from provisioner.node.image import stage
 from provisioner.node.intent import Intent, IntentError, LoadedSuccessor, StagedImage
 from provisioner.node.machine import facts as node_facts
 from provisioner.node.machine.boot_facts import BootFacts, write_file
+from provisioner.node.machine.faults import MachineFaults
 from provisioner.node.machine.gpus import exposition
 from provisioner.node.machine.gpus.facts import gpu_facts
 from provisioner.node.machine.gpus.watch import GpuWatch
+from provisioner.node.machine.kernel_log.records import KernelRecords
 
 LOOK_SECONDS = 10.0
 BUSY_SECONDS = 0.5
@@ -77,7 +79,9 @@ class Daemon:
         self._reported: tuple[str, str, str] | None = None
         self._written_facts: dict[str, Any] | None = None
         self._facts_time = self._looked_time = 0.0
-        self._gpus = gpus or GpuWatch(root, time.monotonic)
+        records = KernelRecords(f"{root}/dev/kmsg")
+        self._gpus = gpus or GpuWatch(root, time.monotonic, records=records)
+        self._faults = MachineFaults(root, records)
         self._ending = ending.Ending(root, machine, self._report_on, node.tell_not_ready, say, clock)
         if record := stage.read_record(root):
             self._held = StagedImage(
@@ -231,11 +235,12 @@ class Daemon:
         now = self._clock()
         if is_missing:  # the Node was made anew
             self._written_facts = None
-        pause = node_facts.pause_seconds(self._written_facts)
+        pause = 0.0 if self._faults.look(now) else node_facts.pause_seconds(self._written_facts)
         if self._ending.is_under_way or now - self._looked_time < max(pause, MISSING_SECONDS):
             return
         self._looked_time = now
-        found = node_facts.node_facts(self._boot, self._root, now, gpu_facts(self._gpus.reading, self._gpus.log))
+        gpus = gpu_facts(self._gpus.reading, self._gpus.log)
+        found = node_facts.node_facts(self._boot, self._root, now, gpus, self._faults.facts)
         if node_facts.is_news(found, self._written_facts, now - self._facts_time):
             self._node.annotate({intents.FACTS_ANNOTATION: node_facts.render(found)})
             self._written_facts, self._facts_time = found, now

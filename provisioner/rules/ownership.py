@@ -87,6 +87,7 @@ OWNERS: Final = (
         fields=("assignedImageRef", "assignedNodePoolRef", "upgradeFailure"),
     ),
     Owner(kind=Server, manager="provisioner-health", fields=("verification", "lifecycle"), conditions=("Verified",)),
+    Owner(kind=Server, manager="provisioner-faults", account="provisioner-health", fields=("faults",)),
     Owner(
         kind=Rack,
         manager="provisioner-inventory",

@@ -665,6 +665,8 @@ def example(schema: dict[str, Any]) -> Any:
     if schema.get("format") == "date-time":
         return "2026-01-01T00:00:00Z"
     pattern = schema.get("pattern", "")
+    if pattern.startswith("^[A-Z]"):
+        return "Forged"
     return "sha256:" + "ab" * 32 if "sha256" in pattern else "10.80.0.99" if pattern else "forged"
 
 

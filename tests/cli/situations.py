@@ -11,6 +11,7 @@ from provisioner.api.machinery.meta import rfc3339, rfc3339_micro
 from provisioner.api.nodes.maintenance import Blocker, MaintenanceSpec, RebootAttempt, Requestor, TimelineEntry
 from provisioner.api.nodes.maintenance import MaintenanceStatus as Status
 from provisioner.api.pools.node_pool import NodePoolSpec
+from provisioner.api.servers.faults import FaultRecord
 from provisioner.api.servers.server import BMC, ServerSpec, ServerStatus
 from provisioner.api.servers.server_status import BootOrder, CheckResult, PowerStatus, Verification
 from provisioner.cli.why.subject import ServerSubject
@@ -384,7 +385,35 @@ def without_bmc_credentials() -> ServerSubject:
     return subject(found, no_node=True)
 
 
+def fault(code: str, **fields: Any) -> FaultRecord:
+    known: dict[str, Any] = {
+        "source": "KernelLog",
+        "component": "GPU",
+        "device": "0000:1b:00.0",
+        "severity": "Critical",
+        "first_time": before(hours=2),
+        "last_time": before(minutes=12),
+        "count": 1,
+        "boot_id": "boot-7",
+        "reported": True,
+    }
+    return FaultRecord(code=code, **(known | fields))
+
+
+FAULTS = (
+    fault("XID31", severity="Info", count=212, evidence="Xid 31"),
+    fault("XID79", evidence="Xid 79", reported=False),
+    fault("ModuleError", component="NIC", device="0000:18:00.0", severity="Degraded", first_time=before(days=3)),
+)
+
+
+def broken() -> ServerSubject:
+    """In production, with faults on record."""
+    return subject(server(faults=FAULTS), None)
+
+
 SITUATIONS = {
+    "broken": broken,
     "idle": idle,
     "waits-for-a-job": waits_for_a_job,
     "deadline-announced": deadline_announced,

@@ -57,6 +57,7 @@ def test_golden_each_situation_is_told_on_one_screen(situation: str) -> None:
 @pytest.mark.parametrize(
     ("situation", "words"),
     [
+        ("broken", "is in production; nothing is asked of it"),
         ("idle", "is in production; nothing is asked of it"),
         ("waits-for-a-job", "waits until no job runs"),
         ("deadline-announced", "in 10 min, of which its jobs were warned"),

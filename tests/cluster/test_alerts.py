@@ -86,7 +86,7 @@ class Controller:
             id="1", method="Kexec", image_ref="i", image_digest="d", started_time=at(0), deadline_time=at(180)
         )
         status = MaintenanceStatus(action="Reboot", policy="WhenIdle", reboot=attempt)
-        before = note(status, NOON, "RebootStarted", "", phase="Rebooting")
+        before = note(replace(status, phase="Drained"), NOON, "RebootStarted", "", phase="Rebooting")
         tell_metrics(self.meters.maintenance, before, end_attempt(before, outcome, "…", self.now), self.now)
 
     def verify(self, check: str, result: str, name: str = "r01-u01") -> None:

@@ -29,11 +29,13 @@ from provisioner.join.certificates.request import SubjectError, common_names, re
 from provisioner.network.agent.boot.request import read_head
 from provisioner.network.agent.dhcp.wire import decode as read_dhcp_of_host
 from provisioner.node.image.manifest import ImageError, read_manifest
+from provisioner.node.machine.kernel_log.patterns import read_line as read_kernel_line
 from provisioner.node.tpm.device import TpmError
 from tests.boot.dhcp.messages import CAPTURED, DIRECT, UNICAST, Responder, captured
 from tests.boot.test_web import REPORT, World
 from tests.fuzz import tpm
 from tests.join.samples import body
+from tests.node.kernel_log.corpus import FAULTS
 
 GOLDEN: Final = Path(__file__).parents[1] / "golden"
 
@@ -148,6 +150,7 @@ TARGETS: Final = (
     Target("tpm-challenge", tpm.challenge, tpm.some_challenges, (ValueError,), 16_384),
     Target("packing-list", _packing_list, lambda: [_YAML, _CSV], (BadPackingList,), 4096),
     Target("json-file", read_json, lambda: [b'{"a": [1.5e3, null, "\\u001b"]}', b"[[[[{}]]]]"], (Unreadable,)),
+    Target("kernel-log", read_kernel_line, lambda: [line.encode() for line, *_ in FAULTS]),
     Target("log-lines", _log_lines, lambda: [b"script 200 1024 0.001 -", b'{"time":"2026-01-02T12:00:00+00:00"}']),
 )  # fmt: skip
 """What is added here is tried by `make test` and `make fuzz` alike."""

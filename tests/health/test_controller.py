@@ -358,7 +358,7 @@ def test_a_check_in_a_namespace_that_is_not_there_or_not_the_controllers_says_so
 def test_it_follows_its_caches_by_itself_from_a_boot_to_production_and_into_a_maintenance(with_check: World) -> None:
     """With the queue and the threads of a real process: nobody calls reconcile."""
     world, stop = with_check, threading.Event()
-    (controller,) = build_health_controllers(world.door, world.informers, world.events)
+    controller, _ = build_health_controllers(world.door, world.informers, world.events)
     thread = threading.Thread(target=controller.run, args=(stop,))
     thread.start()
 

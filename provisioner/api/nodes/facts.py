@@ -140,6 +140,26 @@ class GpuXidFacts:
 
 
 @dataclass(frozen=True, kw_only=True)
+class ObservedFault:
+    """A fault as a source reports it; the agent writes those of the kernel log and of counters into its Node's facts.
+
+    Source, component, severity and code are those of `provisioner.api.servers.faults.FaultRecord`. What a machine wrote
+    may be anything: `provisioner.health.faults` normalises it.
+    """
+
+    source: str
+    component: str
+    device: str = ""
+    code: str
+    severity: str
+    count: int | None = None
+    """How often in this boot; None for a state, which is there or not."""
+    evidence: str = ""
+    time: str | None = None
+    """By the node's clock: shown, and nothing is decided on it."""
+
+
+@dataclass(frozen=True, kw_only=True)
 class NodeFacts:
     """What the agent of one boot found. Times are RFC 3339; `format` is 1."""
 
@@ -167,6 +187,10 @@ class NodeFacts:
     """None where there is no GPU of NVIDIA's, or the image's agent is older than this."""
     gpus: tuple[GpuFacts, ...] = ()
     gpu_xids: tuple[GpuXidFacts, ...] = ()
+    faults: tuple[ObservedFault, ...] = ()
+    """Of the kernel log beyond NVIDIA's drivers, and of network and InfiniBand counters."""
+    faults_left_out: bool | None = None
+    """Whether there were more than are kept."""
 
 
 IntentAction = Literal["Stage", "Kexec", "Reboot"]

@@ -11,6 +11,7 @@ from provisioner.api.machinery.values import DIGEST_PATTERN
 from provisioner.api.nodes.maintenance import RebootMethod
 from provisioner.api.servers.attestation import MAX_CREDENTIALS, AttestationStatus, IssuedCredential
 from provisioner.api.servers.boot_stage import BootStage
+from provisioner.api.servers.faults import MAX_FAULTS, FaultRecord
 
 OrderReason = Literal["FirstBoot", "PowerState", "Unordered", "TimedOut", "PowerLost", "ImageChanged", "Requested"]
 
@@ -233,4 +234,9 @@ class ServerStatus:
         "booted), Booting, Booted (not verified), Verified (and jobs are kept away otherwise), InProduction."
     )
     discovery: Discovery | None = optional("What an unknown machine said of itself.")
+    faults: tuple[FaultRecord, ...] = listed(
+        "Faults that were found. A fault stays on record when the node no longer reports it.",
+        max_items=MAX_FAULTS,
+        list_map_keys=("source", "component", "device", "code"),
+    )
     conditions: tuple[Condition, ...] = listed("Observations.", max_items=32, list_map_keys=("type",))

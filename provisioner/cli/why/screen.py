@@ -17,7 +17,7 @@ from provisioner.cli.why.identity import identity
 from provisioner.cli.why.maintenance import attempts, next_step, reasons, record, waiting_behind, waits_for
 from provisioner.cli.why.remedies import remedies
 from provisioner.cli.why.rollout import rollout_notes
-from provisioner.cli.why.server import boot, checks, events, last_maintenance, node_notes, pending_requests
+from provisioner.cli.why.server import boot, checks, events, faults, last_maintenance, node_notes, pending_requests
 from provisioner.cli.why.subject import ServerSubject
 
 
@@ -38,6 +38,7 @@ def sections(subject: ServerSubject) -> tuple[tuple[str, Iterable[str]], ...]:
         ("attempts", attempts(subject)),
         ("record UTC", record(subject)),
         ("behind it", waiting_behind(subject)),
+        ("faults", faults(subject)),
         ("node", node_notes(subject)),
         ("boot", boot(subject)),
         ("identity", identity(subject)),

@@ -22,11 +22,13 @@ from provisioner.api.servers.boot_timeline import boot_timeline, format_timeline
 from provisioner.cli.why.subject import ServerSubject
 from provisioner.cluster.recent_events import event_time, message_of
 from provisioner.cluster.source import conditions_of
+from provisioner.health.faults.catalogue import meaning_of
 from provisioner.rules.assigned_image import next_image, ordered_image
 from provisioner.rules.nodes import NodeView
 from provisioner.rules.requests import merge
 
 SHOWN_EVENTS: Final = 6
+SHOWN_FAULTS: Final = 4
 UNNOTED_SECONDS: Final = 30.0
 """After so long a certificate that was approved is on record, if anybody is there to note it."""
 OUR_TAINTS: Final = (MAINTENANCE_TAINT, VERIFICATION_TAINT, HOLD_TAINT)
@@ -166,6 +168,25 @@ def checks(subject: ServerSubject) -> Iterable[str]:
         lines.append(
             f"repair it, then: kubectl provision retry {name}; or let it in as it is: "
             f"kubectl provision release {name} --verification -m WHY"
+        )
+    return lines
+
+
+def faults(subject: ServerSubject) -> Iterable[str]:
+    """Each Critical one, and how many others there are."""
+    found = subject.server.status.faults
+    critical = [record for record in found if record.severity == "Critical"]
+    lines = []
+    for record in critical[:SHOWN_FAULTS]:
+        known = meaning_of(record.component, record.code, record.source)
+        since = ago(parse_time(record.first_time), subject.now)
+        where = f"{record.component} {record.device}".rstrip()
+        gone = "" if record.reported else ", no longer reported"
+        lines.append(f"{where} {record.code}, since {since}{gone}: {known.meaning}; remedy: {known.remedy}")
+    others = len(found) - len(critical[:SHOWN_FAULTS])
+    if others:
+        lines.append(
+            f"{quantity(others, 'other fault')} on record: kubectl provision health {subject.server.name} --all"
         )
     return lines
 

@@ -19,12 +19,19 @@ REPEAT_SECONDS = 300.0
 SETTLING_SECONDS, SETTLED_SECONDS = 10.0, 30.0
 """How often it is looked whether something changed: while clock, kubelet or runtime are not good yet, and later."""
 _DRIFTING = ("time", "rootFreeBytes")
-_SHORTENED = ("nics", "disks", "infinibandPorts", "pci", "gpuXids")
+_SHORTENED = ("nics", "disks", "infinibandPorts", "pci", "gpuXids", "faults")
 _SHORTENED_LAST = "gpus"
 
 
-def node_facts(boot: BootFacts, root: str, now: float, gpus: Mapping[str, Any] | None = None) -> dict[str, Any]:
-    """All facts, as `provisioner.api.machinery.codec.to_json` would write a NodeFacts. gpus: those of `gpus.facts`."""
+def node_facts(
+    boot: BootFacts,
+    root: str,
+    now: float,
+    gpus: Mapping[str, Any] | None = None,
+    faults: Mapping[str, Any] | None = None,
+) -> dict[str, Any]:
+    """All facts, as `provisioner.api.machinery.codec.to_json` would write a NodeFacts. gpus: those of `gpus.facts`.
+    faults: those of `faults.MachineFaults`."""
     facts = {
         "format": FORMAT,
         "bootID": boot.boot_id,
@@ -33,6 +40,7 @@ def node_facts(boot: BootFacts, root: str, now: float, gpus: Mapping[str, Any] |
         **hardware_facts(root),
         **running_facts(root),
         **(gpus or {}),
+        **(faults or {}),
     }
     return {key: value for key, value in facts.items() if value is not None and value != []}
 
@@ -45,6 +53,8 @@ def render(facts: Mapping[str, Any]) -> str:
         if not facts.get(longest):
             longest = _SHORTENED_LAST
         facts[longest] = facts[longest][:-1]
+        if longest == "faults":
+            facts["faultsLeftOut"] = True
     return text
 
 

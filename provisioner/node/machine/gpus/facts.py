@@ -92,7 +92,7 @@ def _gpu(read: Mapping[str, Any]) -> dict[str, Any]:
 def without_counts(facts: Mapping[str, Any]) -> dict[str, Any]:
     """`facts` as they are compared: of what counts up by itself only whether it is above 0."""
     compared = dict(facts)
-    for part in ("gpus", "gpuXids"):
+    for part in ("gpus", "gpuXids", "faults"):
         if part in facts:
             compared[part] = [
                 {key: min(value, 1) if key in COUNTS else value for key, value in each.items()} for each in facts[part]

@@ -1,23 +1,19 @@
 """What NVIDIA's drivers told the kernel log in this boot: XIDs of GPUs, SXids of NVSwitches, and why the driver did not
 start. Read as it comes.
-
-An agent that is started again reads the log's ring anew, as far as it goes back.
 """
 
 from __future__ import annotations
 
-import os
 import re
 import time
 from typing import Any
 
-MOST_RECORDS = 50_000
-"""Read at one look: more than a ring of 4 MiB holds. A storm is read on at the next look."""
+from provisioner.node.machine.kernel_log.records import KernelRecords
+
 MOST_XIDS = 32
 """Kept: as many different pairs of GPU and XID; what comes after them is a count."""
 MOST_COMPLAINTS = 4
 COMPLAINT_LENGTH = 160
-_RECORD_BYTES = 8192
 
 _DRIVER = r"^(?:\[[ \d.]+\] )?(?:NVRM: (?:GPU\d+ )?|nvidia [0-9a-f:.]+: |nvidia-nvswitch\d+: )"
 """How lines of the drivers begin. The rest of one fits into the name of a process, which the kernel logs at a fault."""
@@ -36,7 +32,6 @@ _COMPLAINTS = re.compile(
     r"firmware load for nvidia/|GSP firmware|GSP-?RM|nvidia: (?:disagrees|Unknown symbol|module verification|probe)|"
     r"nvidia\.ko|Loading of unsigned module|Loading of module with unavailable key"
 )
-_TIME = re.compile(rb"[0-9]+,[0-9]+,([0-9]+),")
 
 
 class KernelLog:
@@ -44,55 +39,31 @@ class KernelLog:
     driver calls nonfatal is of another pair, as is one of an NVSwitch. `unread`: lines that look like an XID, and could
     not be read."""
 
-    def __init__(self, path: str) -> None:
-        self._path = path
-        self._descriptor: int | None = None
-        self._begun = 0.0
-        self._rest = b""
-        self.is_readable = True
+    def __init__(self, path: str, records: KernelRecords | None = None) -> None:
+        """records: the reader of `path` that others share; else one of its own."""
+        self._records = records or KernelRecords(path)
+        self._records.add(self._take)
         self.xids: dict[tuple[Any, ...], dict[str, Any]] = {}
         self.xids_left_out = 0
         self.unread: list[str] = []
         self.unread_count = 0
         self.complaints: list[str] = []
 
+    @property
+    def is_readable(self) -> bool:
+        return self._records.is_readable
+
     def look(self) -> None:
         """Read what came since the last look."""
-        if self._descriptor is None:
-            self._open()
-        if self._descriptor is None:
-            return
-        for _ in range(MOST_RECORDS):
-            try:
-                record = os.read(self._descriptor, _RECORD_BYTES)
-            except BrokenPipeError:
-                continue  # the ring went over what was to be read next
-            except OSError:
-                break
-            if not record:
-                break
-            *lines, self._rest = (self._rest + record).split(b"\n")
-            for line in lines:
-                self._take(line)
+        self._records.look()
 
-    def _open(self) -> None:
-        try:
-            self._descriptor = os.open(self._path, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC)
-        except OSError:
-            self.is_readable = False
-            return
-        self.is_readable = True
-        self._begun = time.time() - time.clock_gettime(time.CLOCK_MONOTONIC)
-
-    def _take(self, line: bytes) -> None:
-        head, _, words = line.partition(b";")
-        moment = _TIME.match(head)
-        if moment is None or not (b"NVRM" in words or b"nvidia" in words or b"module" in words):
+    def _take(self, words: bytes, moment: float) -> None:
+        if not (b"NVRM" in words or b"nvidia" in words or b"module" in words):
             return
         text = words.decode("utf-8", "replace")
         if xid := _XID.search(text):
             if not _RECOVERED.search(text) and not (xid[1] and _DETAILS.match(xid[4])):
-                self._count(xid, self._begun + int(moment[1]) / 1e6)
+                self._count(xid, moment)
         elif _LOOKS_LIKE_ONE.search(text):
             self.unread_count += 1
             _keep(self.unread, text)

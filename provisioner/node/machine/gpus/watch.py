@@ -17,6 +17,7 @@ from typing import Any
 from provisioner.node.machine.gpus.kernel import has_gpus
 from provisioner.node.machine.gpus.kernel_log import KernelLog
 from provisioner.node.machine.gpus.survey import FAILED, READY
+from provisioner.node.machine.kernel_log.records import KernelRecords
 
 # Which slowdowns of a GPU's clocks are worth telling: they come and go within seconds, and facts may not flap.
 
@@ -70,8 +71,10 @@ class GpuWatch:
         *,
         deadline_seconds: float = DEADLINE_SECONDS,
         python: str = sys.executable,
+        records: KernelRecords | None = None,
     ) -> None:
-        """python: the interpreter that has the agent. clock: seconds that nobody sets, such as time.monotonic."""
+        """python: the interpreter that has the agent. clock: seconds that nobody sets, such as time.monotonic.
+        records: the reader of the kernel log that others share."""
         self._root = root
         self._clock = clock
         self._deadline_seconds = deadline_seconds
@@ -82,7 +85,7 @@ class GpuWatch:
         self._due = 0.0
         self._killed = False
         self._slowdowns = SteadySlowdowns()
-        self.log = KernelLog(f"{root}/dev/kmsg")
+        self.log = KernelLog(f"{root}/dev/kmsg", records)
         self.reading: Mapping[str, Any] | None = None
 
     @property

@@ -1,0 +1,1 @@
+"""What the kernel log says of the machine: its reader, and the faults that are found in it."""
