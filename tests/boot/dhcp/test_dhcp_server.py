@@ -335,7 +335,7 @@ def test_workers_end_when_their_parent_is_killed() -> None:
         "from provisioner.boot.dhcp import DhcpConfig, DhcpServer\n"
         f"dhcp = DhcpServer(DhcpConfig(server_address='{SERVER_ADDRESS}', server_port={settings.server_port}), print)\n"
         "dhcp.start()\n"
-        "print(*dhcp.worker_pids(), flush=True)\n"
+        "print(*(each.process.pid for each in dhcp._supervisor._workers), flush=True)\n"
         "time.sleep(600)\n"
     )
     with subprocess.Popen([sys.executable, "-c", program], stdout=subprocess.PIPE, text=True) as parent:

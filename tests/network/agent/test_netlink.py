@@ -148,7 +148,7 @@ def test_devices_are_made_changed_and_deleted_and_what_is_refused_is_told_in_the
         made = devices()
         assert (made["vx9"].vni, made["vx9"].local, made["vx9"].port) == (9, "192.0.2.1", VXLAN_PORT)
         assert (made["vx9"].learning, made["vx9"].up) == (False, False)
-        assert made["p000001-000002"].link == made["p000002-000001"].index
+        assert "p000001-000002@p000002-000001" in dpu.ip("link", "show", "p000001-000002")
 
         mac = "02:00:5e:00:01:01"
         assert carry_out([ChangeLink(HOME, "vx9", up=True, mtu_bytes=1400, mac=mac, master="br9")])[0].why

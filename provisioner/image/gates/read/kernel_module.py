@@ -46,7 +46,7 @@ class KernelModule:
 def read_module(content: bytes) -> KernelModule:
     """Raises: Refused if it is no 64-bit little-endian ELF file, or one that contradicts itself."""
     if content[:6] != b"\x7fELF\x02\x01":
-        raise Refused("not a 64-bit little-endian ELF file", hint=_HINT)
+        raise Refused("not a kernel module: not a 64-bit little-endian ELF file", hint=_HINT)
     try:
         sections = {name: section.content for name, section in read_sections(content).items()}
         imports: dict[str, int | None] = dict.fromkeys(_undefined(sections))
