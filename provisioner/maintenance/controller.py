@@ -9,7 +9,7 @@ from __future__ import annotations
 import random
 import threading
 import uuid
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from dataclasses import replace
 from datetime import UTC, datetime
 from typing import Final
@@ -95,16 +95,18 @@ class MaintenanceController:
                 return again
         return 0.0
 
+    def _wishes(self, name: str, seen: Seen) -> Iterator[Intake | None]:
+        """What the Node asks for, then what its cards ask for: one of those that cannot be read stops no reboot."""
+        yield take_in(seen.node, seen.maintenances, self._clock())
+        yield ask_for_cards(name, seen.maintenances, self._caches.cards_of(name), self._clock())
+
     def _step(self, name: str) -> float | None:
         """Do the first thing that is to be done about a server; returns seconds until the next look if there is none.
 
         None: something was done.
         """
         seen, again = see(self._caches, name), RESYNC_SECONDS
-        now, cards = self._clock(), self._caches.cards_of(name)
-        asked = ask_for_cards(name, seen.maintenances, cards, now)
-        wishes: tuple[Intake | None, ...] = (take_in(seen.node, seen.maintenances, now), asked)
-        for wish in wishes:
+        for wish in self._wishes(name, seen):
             if wish is not None:
                 if self._take_in(seen, wish):
                     return None

@@ -79,6 +79,7 @@ class Daemon:
         self._reported: tuple[str, str, str] | None = None
         self._written_facts: dict[str, Any] | None = None
         self._facts_time = self._looked_time = 0.0
+        self._has_news = False
         records = KernelRecords(f"{root}/dev/kmsg")
         self._gpus = gpus or GpuWatch(root, time.monotonic, records=records)
         self._faults = MachineFaults(root, records)
@@ -235,10 +236,11 @@ class Daemon:
         now = self._clock()
         if is_missing:  # the Node was made anew
             self._written_facts = None
-        pause = 0.0 if self._faults.look(now) else node_facts.pause_seconds(self._written_facts)
-        if self._ending.is_under_way or now - self._looked_time < max(pause, MISSING_SECONDS):
+        self._has_news = self._faults.look(now) or self._has_news
+        pause = 0.0 if self._has_news else node_facts.pause_seconds(self._written_facts)
+        if self._ending.is_under_way or 0 <= now - self._looked_time < max(pause, MISSING_SECONDS):
             return
-        self._looked_time = now
+        self._looked_time, self._has_news = now, False
         gpus = gpu_facts(self._gpus.reading, self._gpus.log)
         found = node_facts.node_facts(self._boot, self._root, now, gpus, self._faults.facts)
         if node_facts.is_news(found, self._written_facts, now - self._facts_time):

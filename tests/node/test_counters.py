@@ -6,7 +6,14 @@ from pathlib import Path
 
 import pytest
 
-from provisioner.node.machine.counters import CARRIER_CHANGES, LINK_DOWNED, MOST_COUNTERS, SYMBOL_ERROR, PortCounters
+from provisioner.node.machine.counters import (
+    CARRIER_CHANGES,
+    LINK_DOWNED,
+    MOST_DEVICES,
+    SYMBOL_ERROR,
+    WINDOW_SECONDS,
+    PortCounters,
+)
 from tests.node.made_machine import add_infiniband_port, add_nic, add_pci, make_machine, write
 
 NOW = 1767225600.0
@@ -23,12 +30,13 @@ class Ports:
         add_nic(root, "veth1", "52:54:00:00:00:02", None)
         add_infiniband_port(root, "mlx5_0", 1, "4: ACTIVE", "400 Gb/sec (4X NDR)", "InfiniBand")
         self.counters = PortCounters(str(root))
+        self.now = NOW
 
     def look(self, **values: int) -> list[tuple[str, str, int]]:
         for name, value in values.items():
             path = f"sys/class/net/{name}/carrier_changes" if name in ("eth0", "veth1") else f"{PORT}/{name}"
             write(self.root, path, f"{value}\n")
-        self.counters.look(NOW)
+        self.counters.look(self.now)
         return [(each["device"], each["code"], each["count"]) for each in self.counters.faults]
 
 
@@ -85,5 +93,16 @@ def test_thousands_of_interfaces_are_not_all_remembered(ports: Ports) -> None:
         card = add_pci(ports.root, f"0001:{number // 32:02x}:{number % 32:02x}.0", "0x020000", ("0x8086", "1"), "ice")
         add_nic(ports.root, f"p{number}", "52:54:00:00:00:03", card)
         write(ports.root, f"sys/class/net/p{number}/carrier_changes", "0\n")
-    ports.look(eth0=0)
-    assert len(ports.counters._base) == MOST_COUNTERS
+    ports.look(eth0=0, symbol_error=0)
+    assert len(ports.counters._base) == MOST_DEVICES + 1, "interfaces take no room from InfiniBand ports"
+    assert ports.look(symbol_error=SYMBOL_ERROR.least)
+
+
+def test_what_comes_seldom_is_no_fault_however_long_the_agent_runs(ports: Ports) -> None:
+    ports.look(link_downed=0)
+    for restarts in range(1, 5):
+        ports.now += WINDOW_SECONDS + 60
+        assert ports.look(link_downed=restarts) == []
+    assert ports.look(link_downed=4 + LINK_DOWNED.least) == [("mlx5_0/1", "LinkDowned", LINK_DOWNED.least)]
+    ports.now += 10 * WINDOW_SECONDS
+    assert ports.look(), "a fault stays one"

@@ -222,6 +222,9 @@ def decode_shared(cls: type[R], data: Mapping[str, Any]) -> R:
     key = (cls, id(data))
     found = _shared.get(key)
     if found is not None and found[0] is data:
+        with _shared_lock:
+            if key in _shared:
+                _shared.move_to_end(key)
         typed: R = found[1]
         return typed
     typed = decode(cls, data)

@@ -237,6 +237,5 @@ class ServerStatus:
     faults: tuple[FaultRecord, ...] = listed(
         "Faults that were found. A fault stays on record when the node no longer reports it.",
         max_items=MAX_FAULTS,
-        list_map_keys=("source", "component", "device", "code"),
     )
     conditions: tuple[Condition, ...] = listed("Observations.", max_items=32, list_map_keys=("type",))

@@ -13,7 +13,7 @@ from provisioner.api.machinery.codec import to_json
 from provisioner.api.machinery.meta import parse_time
 from provisioner.api.machinery.schema import API_VERSION
 from provisioner.api.machinery.wording import ago, clip, plain
-from provisioner.api.servers.faults import SEVERITIES, FaultRecord
+from provisioner.api.servers.faults import FaultRecord
 from provisioner.cli import printer
 from provisioner.cli.kubectl.asking import KubectlCommand
 from provisioner.cli.kubectl.completion import complete_pool, complete_server
@@ -21,6 +21,7 @@ from provisioner.cli.kubectl.connection import connection_of, connection_options
 from provisioner.cli.kubectl.printing import output_option, print_in_form, table
 from provisioner.cli.kubectl.targets import TargetSelection, find_targets
 from provisioner.health.faults.catalogue import meaning_of
+from provisioner.health.faults.normalise import rank
 
 HEADER = ("SERVER", "COMPONENT", "DEVICE", "CODE", "SEVERITY", "SINCE", "COUNT", "LAST", "REPORTED", "EVIDENCE")
 EVIDENCE_LENGTH = 60
@@ -68,15 +69,17 @@ def health(**options: Any) -> None:
 def shown_faults(server: Server, *, info: bool) -> list[FaultRecord]:
     """The worst first; of equally severe ones those that are reported, then in the order in which they were found."""
     shown = [record for record in server.status.faults if info or record.severity != "Info"]
-    return sorted(shown, key=lambda record: (-SEVERITIES.index(record.severity), not record.reported))
+    return sorted(shown, key=lambda record: (-rank(record.severity), not record.reported))
 
 
 def render_health(shown: Sequence[tuple[Server, Sequence[FaultRecord]]], now: datetime) -> str:
     """The table, and below it each fault that is in it, with its remedy. Pure."""
     rows = [_row(server, record, now) for server, faults in shown for record in faults]
-    records = {(each.component, each.code): each for _, faults in reversed(shown) for each in reversed(faults)}
+    records = {
+        (each.component, each.code, each.source): each for _, faults in reversed(shown) for each in reversed(faults)
+    }
     lines = []
-    for record in sorted(records.values(), key=lambda each: (-SEVERITIES.index(each.severity), each.code)):
+    for record in sorted(records.values(), key=lambda each: (-rank(each.severity), each.code)):
         known = meaning_of(record.component, record.code, record.source)
         lines.append(f"{plain(record.code)}: {known.meaning}\n  remedy: {known.remedy}\n")
     return table(HEADER, rows) + "\n" + "".join(lines)

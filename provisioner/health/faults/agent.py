@@ -36,11 +36,12 @@ DRIVER_STATES: Final = {
     "Hung": "Critical",
     "Crashed": "Critical",
     "Failed": "Critical",
-    "NotLoaded": "Critical",
-    "NoLibrary": "Critical",
+    "NotLoaded": "Info",
+    "NoLibrary": "Info",
     "VersionMismatch": "Critical",
 }
-"""States of GpuDriverFacts in which no job gets a GPU. Ready and Looking are none; what is not known says nothing."""
+"""States of GpuDriverFacts in which no job gets a GPU; the check GPUDriver knows whether the pool expects one to run.
+Ready and Looking are none; what is not known says nothing."""
 LOST: Final = frozenset(("GPU_IS_LOST", "RESET_REQUIRED"))
 
 
@@ -61,9 +62,19 @@ def xid_faults(node: NodeView) -> tuple[ObservedFault, ...]:
 
 
 def gpu_faults(node: NodeView) -> tuple[ObservedFault, ...]:
-    """What NVML says of the GPUs, or the driver by not answering."""
+    """What NVML says of the GPUs."""
     facts = _facts(node)
     return tuple(_of_gpus(facts)) if facts is not None else ()
+
+
+def driver_faults(node: NodeView) -> tuple[ObservedFault, ...]:
+    """A GPU driver that does not answer, or does not run."""
+    facts = _facts(node)
+    driver = facts.gpu_driver if facts is not None else None
+    if facts is None or driver is None or driver.state not in DRIVER_STATES or _is_anothers(facts):
+        return ()
+    said = driver.message or "; ".join(driver.kernel_messages[:1])
+    return (_by_nvml("", f"Driver{driver.state}", DRIVER_STATES[driver.state], said),)
 
 
 def service_faults(node: NodeView) -> tuple[ObservedFault, ...]:
@@ -100,9 +111,6 @@ def _of_xid(found: GpuXidFacts) -> ObservedFault:
 
 def _of_gpus(facts: NodeFacts) -> Iterator[ObservedFault]:
     driver = facts.gpu_driver
-    if driver is not None and driver.state in DRIVER_STATES and not _is_anothers(facts):
-        said = driver.message or "; ".join(driver.kernel_messages[:1])
-        yield _by_nvml("", f"Driver{driver.state}", DRIVER_STATES[driver.state], said)
     for gpu in facts.gpus[:MOST_READ]:
         yield from _of_gpu(gpu)
     if driver is not None and driver.kernel_log_unreadable:

@@ -4,8 +4,11 @@ from __future__ import annotations
 
 import random
 import time
+from collections import deque
 from collections.abc import Callable, Mapping
+from dataclasses import replace
 from datetime import datetime
+from math import inf
 from typing import Any, Final
 
 import structlog
@@ -13,13 +16,16 @@ import structlog
 from provisioner.api import Server
 from provisioner.api.machinery.codec import decode_shared
 from provisioner.api.nodes.contract import NODE_FACTS_ANNOTATION
+from provisioner.api.nodes.facts import ObservedFault
 from provisioner.cluster.client import Cluster
 from provisioner.cluster.controller import Controller
 from provisioner.cluster.events import Events
 from provisioner.cluster.reconciler import StatusReconciler
 from provisioner.cluster.source import Object, Source, when_changed
-from provisioner.health.faults.decision import FaultDecision, decide
-from provisioner.rules.nodes import read_node
+from provisioner.health.faults.decision import IN_USE, FaultDecision, decide
+from provisioner.health.faults.normalise import unique
+from provisioner.health.faults.sources import PATIENT_SOURCES, observe
+from provisioner.rules.nodes import NodeView, read_node
 from provisioner.rules.ownership import owned_by
 
 log = structlog.get_logger(__name__)
@@ -30,6 +36,14 @@ SETTLE_SECONDS: Final = 60.0
 URGENT_WRITES: Final = 8
 """For one server within URGENT_SECONDS: a node that makes faults up has them written no more often than counts."""
 URGENT_SECONDS: Final = 60.0
+PATIENCE_SECONDS: Final = 120.0
+"""How long a kubelet, runtime or driver must have been without life: each is restarted in less, as is an API server."""
+TOLD_AN_HOUR: Final = 16
+"""Events of one server; of what is more, one tells that there is more. A node that makes faults up hides no other's."""
+HOUR_SECONDS: Final = 3600.0
+MOST_MOMENTS: Final = 32
+
+FaultKey = tuple[str, str, str, str]
 
 
 class FaultController(StatusReconciler[FaultDecision]):
@@ -61,40 +75,82 @@ class FaultController(StatusReconciler[FaultDecision]):
         )
         self._nodes = nodes
         self._monotonic = monotonic
-        self._urgent: dict[str, list[float]] = {}
+        self._urgent = Moments(URGENT_SECONDS, monotonic)
+        self._told = Moments(HOUR_SECONDS, monotonic)
+        self._since: dict[str, dict[FaultKey, float]] = {}
 
     def leave(self, key: str, body: Object | None) -> None:
-        self._urgent.pop(key, None)
+        self._urgent.forget(key)
+        self._told.forget(key)
+        self._since.pop(key, None)
 
     def decide(self, key: str, body: Object) -> FaultDecision:
-        return decide(decode_shared(Server, body), read_node(self._nodes.get(key)), self._now())
+        server, node = decode_shared(Server, body), read_node(self._nodes.get(key))
+        lasting, rest = self._lasting(server, node)
+        return replace(decide(server, node, self._now(), lasting), requeue_after_seconds=rest)
+
+    def _lasting(self, server: Server, node: NodeView | None) -> tuple[list[ObservedFault], float | None]:
+        """What PATIENT_SOURCES find, on record already or for long enough; and in how many seconds the next is."""
+        found = unique(observe(node, PATIENT_SOURCES)) if node is not None and self._is_in_use(server) else {}
+        known, moment = {record.key for record in server.status.faults if record.reported}, self._monotonic()
+        before = self._since.pop(server.name, {})
+        since = {key: before.get(key, moment) for key in found if key not in known}
+        if since:
+            self._since[server.name] = since
+        rests = [rest for begun in since.values() if (rest := begun + PATIENCE_SECONDS - moment) > 0]
+        lasting = [each for key, each in found.items() if since.get(key, -inf) + PATIENCE_SECONDS <= moment]
+        return lasting, min(rests, default=None)
+
+    def _is_in_use(self, server: Server) -> bool:
+        """A DPU has no power while its host is without."""
+        host = self._source.get(server.spec.dpu.host_ref) if server.spec.dpu is not None else None
+        lifecycles = [server.status.lifecycle, *([(host.get("status") or {}).get("lifecycle")] if host else [])]
+        return all(each in IN_USE for each in lifecycles)
 
     def is_words(self, body: Object, said: FaultDecision) -> bool:
-        return not said.new or not self._may_be_urgent(body["metadata"]["name"])
+        urgent = any(record.severity != "Info" for record in said.new)
+        return not urgent or self._urgent.count(body["metadata"]["name"]) >= URGENT_WRITES
 
     def tell(self, body: Object, said: FaultDecision) -> None:
-        super().tell(body, said)
         name = body["metadata"]["name"]
         if said.new:
-            self._urgent.setdefault(name, []).append(self._monotonic())
+            self._urgent.note(name)
         node = self._nodes.get(name)
-        if node is not None:
-            for event in said.events:
-                self._events.record(node, event.type, event.reason, event.message)
+        for event in said.events:
+            message = event.message
+            if self._told.count(name) >= TOLD_AN_HOUR:
+                message = f"more faults were found: kubectl provision health {name}"
+            self._told.note(name)
+            for about in (body, node):
+                if about is not None:
+                    self._events.record(about, event.type, event.reason, message)
         for record in said.new:
             log.info(
                 "fault was found", server=name, component=record.component, device=record.device, code=record.code,
                 severity=record.severity,
             )  # fmt: skip
 
-    def _may_be_urgent(self, name: str) -> bool:
-        since = self._monotonic() - URGENT_SECONDS
-        lately = [moment for moment in self._urgent.get(name, ()) if moment > since]
-        if lately:
-            self._urgent[name] = lately
-        else:
-            self._urgent.pop(name, None)
-        return len(lately) < URGENT_WRITES
+
+class Moments:
+    """When something happened lately, by name: of each name the last few."""
+
+    def __init__(self, seconds: float, monotonic: Callable[[], float]) -> None:
+        self._seconds, self._monotonic = seconds, monotonic
+        self._noted: dict[str, deque[float]] = {}
+
+    def note(self, name: str) -> None:
+        self._noted.setdefault(name, deque(maxlen=MOST_MOMENTS)).append(self._monotonic())
+
+    def count(self, name: str) -> int:
+        """How often within the last seconds, up to MOST_MOMENTS."""
+        since = self._monotonic() - self._seconds
+        lately = sum(moment > since for moment in self._noted.get(name, ()))
+        if not lately:
+            self._noted.pop(name, None)
+        return lately
+
+    def forget(self, name: str) -> None:
+        self._noted.pop(name, None)
 
 
 def build_fault_controller(

@@ -10,6 +10,7 @@ from typing import Final
 from provisioner.api import Server
 from provisioner.api.machinery.codec import to_json
 from provisioner.api.machinery.wording import quantity
+from provisioner.api.nodes.facts import ObservedFault
 from provisioner.api.servers.faults import FaultRecord
 from provisioner.api.servers.server import Lifecycle
 from provisioner.cluster.events import Happened
@@ -19,8 +20,9 @@ from provisioner.health.faults.merge import merge, news
 from provisioner.health.faults.sources import observe
 from provisioner.rules.nodes import NodeView
 
-IN_USE: Final[frozenset[Lifecycle | None]] = frozenset(("Verified", "InProduction", "Held"))
-"""Where a server is expected to work as a node: in these its kubelet has no reason to be silent."""
+IN_USE: Final[frozenset[Lifecycle | None]] = frozenset(("Verified", "InProduction"))
+"""Where a server is expected to work as a node: in these its kubelet has no reason to be silent. Whoever holds one may
+switch it off."""
 FOUND: Final = "FaultFound"
 MOST_EVENTS: Final = 8
 """Of one change; what is more is counted in one Event."""
@@ -33,12 +35,15 @@ class FaultDecision(Said):
     new: tuple[FaultRecord, ...] = ()
 
 
-def decide(server: Server, node: NodeView | None, now: datetime) -> FaultDecision:
-    """A server without a Node, or whose Node no kubelet has reported on, keeps its records as they are."""
+def decide(
+    server: Server, node: NodeView | None, now: datetime, lasting: Sequence[ObservedFault] = ()
+) -> FaultDecision:
+    """lasting: what PATIENT_SOURCES have found for long enough. A server without a Node, or whose Node no kubelet has
+    reported on, keeps its records as they are."""
     if node is None or node.boot_id is None:
         return FaultDecision()
     before = server.status.faults
-    after = merge(before, observe(node, in_use=server.status.lifecycle in IN_USE), node.boot_id, now)
+    after = merge(before, (*observe(node), *lasting), node.boot_id, now)
     new = news(before, after)
     status = {"faults": to_json(after)} if after else {}
     return FaultDecision(status=status, events=tuple(_events(server.name, new)), new=new)
@@ -56,5 +61,4 @@ def _events(server: str, new: Sequence[FaultRecord]) -> Iterator[Happened]:
 def _words(record: FaultRecord) -> str:
     known = meaning_of(record.component, record.code, record.source)
     where = f"{record.component} {record.device}".rstrip()
-    evidence = f"; {record.source}: {record.evidence}" if record.evidence else ""
-    return f"{record.severity} {where} {record.code}: {known.meaning}; remedy: {known.remedy}{evidence}"
+    return f"{record.severity} {where} {record.code}: {known.meaning}; remedy: {known.remedy}"

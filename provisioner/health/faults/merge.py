@@ -6,7 +6,7 @@ A record is added and changed, and leaves only for want of room: that a node no 
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import replace
 from datetime import datetime
 from typing import Final, cast
@@ -41,9 +41,28 @@ def merge(
     for record in records:
         seen = found.pop(record.key, None)
         merged.append(_seen_again(record, seen, boot_id, moment) if seen is not None else _unreported(record))
-    for fault in found.values():
+    for fault in _newcomers(found.values(), merged):
         _add(merged, _new(fault, boot_id, moment))
     return tuple(merged)
+
+
+def _newcomers(found: Iterable[ObservedFault], records: Sequence[FaultRecord]) -> list[ObservedFault]:
+    """The worst first: of a device, or a code, no more than may be on record, those included that are on record and as
+    severe; of all twice what there is room for."""
+    devices, codes = Counter[tuple[str, str, int]](), Counter[tuple[str, str, int]]()
+    for record in records:
+        for milder in range(rank(record.severity) + 1):
+            devices[*_device(record), milder] += 1
+            codes[*_code(record), milder] += 1
+    taken = []
+    for fault in sorted(found, key=lambda each: -rank(each.severity)):
+        device = (fault.component, fault.device, rank(fault.severity))
+        code = (fault.component, fault.code, rank(fault.severity))
+        if devices[device] < MOST_OF_DEVICE and codes[code] < MOST_OF_CODE:
+            taken.append(fault)
+            devices[device] += 1
+            codes[code] += 1
+    return taken[: 2 * MAX_FAULTS]
 
 
 def news(before: Sequence[FaultRecord], after: Sequence[FaultRecord]) -> tuple[FaultRecord, ...]:
@@ -98,9 +117,9 @@ def _unreported(record: FaultRecord) -> FaultRecord:
 def _add(records: list[FaultRecord], newcomer: FaultRecord) -> None:
     """Take it in; for want of room one that is no more severe goes, which may be the newcomer itself.
 
-    A device, or a code, that has more than its share makes room for itself and for others. Of equally severe ones
-    first goes what is not reported, from the oldest on, then the newest: what is on record is not pushed out by what
-    is reported beside it, and the same report gives the same records again.
+    A device, or a code, that has more than its share makes room for itself and for others. Of equally severe ones goes
+    what is not reported, if that is more than half, the last found first; else the newest. So what a node makes up
+    pushes out no fault that it hides, and the same report gives the same records again.
     """
     records.append(newcomer)
     if len(records) <= MAX_FAULTS:
@@ -116,7 +135,10 @@ def _add(records: list[FaultRecord], newcomer: FaultRecord) -> None:
     mildest = min(rank(record.severity) for record in among)
     candidates = [record for record in among if rank(record.severity) == mildest]
     gone = [record for record in candidates if not record.reported]
-    records.remove(min(gone, key=lambda record: record.last_time) if gone else candidates[-1])
+    if gone and sum(not record.reported for record in records) > MAX_FAULTS // 2:
+        records.remove(max(reversed(gone), key=lambda record: record.first_time))
+    else:
+        records.remove(candidates[-1])
 
 
 def _device(record: FaultRecord) -> tuple[str, str]:

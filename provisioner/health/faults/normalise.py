@@ -70,8 +70,8 @@ def unique(faults: Iterable[ObservedFault]) -> dict[tuple[str, str, str, str], O
 
 
 def rank(severity: str) -> int:
-    """0 for Info to 2 for Critical."""
-    return SEVERITIES.index(severity)
+    """0 for Info to 2 for Critical; what a newer release calls it counts as the worst."""
+    return SEVERITIES.index(severity) if severity in SEVERITIES else len(SEVERITIES)
 
 
 def _text(said: Any) -> str:

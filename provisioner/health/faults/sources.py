@@ -6,7 +6,7 @@ from collections.abc import Callable
 from typing import Final
 
 from provisioner.api.nodes.facts import ObservedFault
-from provisioner.health.faults.agent import agent_faults, gpu_faults, service_faults, xid_faults
+from provisioner.health.faults.agent import agent_faults, driver_faults, gpu_faults, service_faults, xid_faults
 from provisioner.health.faults.conditions import kubelet_faults, tool_faults
 from provisioner.rules.nodes import NodeView
 
@@ -20,11 +20,11 @@ SOURCES: Final[tuple[Source, ...]] = (
 )
 """What they find is a fault at any time."""
 
-SOURCES_IN_USE: Final[tuple[Source, ...]] = (kubelet_faults, service_faults)
-"""What they find is usual while a server boots or is rebooted: it counts only while the server is in use."""
+PATIENT_SOURCES: Final[tuple[Source, ...]] = (kubelet_faults, service_faults, driver_faults)
+"""What they find is usual while a server boots or is rebooted, and for a moment at any time: it counts only of a server
+that is in use, and once it has lasted."""
 
 
-def observe(node: NodeView, *, in_use: bool) -> tuple[ObservedFault, ...]:
-    """All faults that are reported of the boot that runs. in_use: whether it is expected to work as a node."""
-    sources = (*SOURCES, *SOURCES_IN_USE) if in_use else SOURCES
+def observe(node: NodeView, sources: tuple[Source, ...] = SOURCES) -> tuple[ObservedFault, ...]:
+    """All faults that these sources report of the boot that runs."""
     return tuple(fault for source in sources for fault in source(node))

@@ -181,8 +181,8 @@ def observe_versions(modules: Mapping[str, bytes], root: Path, packages: Iterabl
         if not file.is_symlink() and (match := re.search(r"\.so\.(\d+\.\d+[.\d]*)$", file.name))
     ]
     found = {
-        "driver-modules": [module.version for module in read if module.version],
-        "driver-kernel": [module.release for module in read if module.release],
+        "driver-modules": [version for module in read for version in module.info.get("version", ()) if version],
+        "driver-kernel": [words.partition(" ")[0] for module in read for words in module.info.get("vermagic", ())],
         "driver-firmware": [folder.name for folder in root.glob("usr/lib/firmware/nvidia/*")],
         "driver-libraries": libraries,
         "fabricmanager": [upstream(each.version) for each in packages if each.name.startswith(_FABRIC_MANAGER)],

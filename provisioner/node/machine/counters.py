@@ -1,7 +1,7 @@
 """Counters of network interfaces and InfiniBand ports that tell of bad cables, modules and ports.
 
-Differences count, from the first look of this run of the agent on: what a counter had before may be of the boot, of the
-cabling, or of last year. A counter that went down was reset, and begins anew.
+Differences within an hour count, from the first look of this run of the agent on: what a counter had before may be of
+the boot, of the cabling, or of last year. A counter that went down was reset, and begins anew.
 """
 
 from __future__ import annotations
@@ -31,8 +31,10 @@ LINK_ERROR_RECOVERY = Counter("InfiniBand", "LinkErrorRecovery", "Degraded", 6)
 """Retraining without loss of the link. It comes with a restart of the switch, too."""
 
 _OF_PORTS = {"link_downed": LINK_DOWNED, "symbol_error": SYMBOL_ERROR, "link_error_recovery": LINK_ERROR_RECOVERY}
-MOST_COUNTERS = 128
-"""Of 32 interfaces, and three of each of 32 InfiniBand ports: as many as the facts name."""
+WINDOW_SECONDS = 3600.0
+"""Within which a difference counts; what is a fault already is counted on."""
+MOST_DEVICES = 32
+"""Interfaces, or InfiniBand ports, with each of the counters: as many as the facts name."""
 
 
 class PortCounters:
@@ -41,6 +43,7 @@ class PortCounters:
     def __init__(self, root: str) -> None:
         self._sys = Path(f"{root}/sys")
         self._base: dict[tuple[str, str], int] = {}
+        self._begun: dict[tuple[str, str], float] = {}
         self._faults: dict[tuple[str, str], dict[str, Any]] = {}
 
     @property
@@ -64,10 +67,14 @@ class PortCounters:
         value, key = _number(file), (device, counter.code)
         if value is None:
             return
-        if key not in self._base and len(self._base) >= MOST_COUNTERS:
+        if key not in self._base and sum(code == counter.code for _, code in self._base) >= MOST_DEVICES:
             return
-        base = self._base.setdefault(key, value)
         known = self._faults.get(key)
+        if known is None and now - self._begun.get(key, now) > WINDOW_SECONDS:
+            self._base.pop(key, None)
+        if key not in self._base:
+            self._begun[key] = now
+        base = self._base.setdefault(key, value)
         if value < base:
             self._base[key] = value - known["count"] if known else value  # what was told stays told
             return

@@ -19,7 +19,9 @@ from provisioner.cluster.client import Cluster
 from provisioner.cluster.resources import NODES, of
 from provisioner.health.faults.controller import (
     MANAGER,
+    PATIENCE_SECONDS,
     SETTLE_SECONDS,
+    TOLD_AN_HOUR,
     URGENT_SECONDS,
     URGENT_WRITES,
     FaultController,
@@ -133,7 +135,9 @@ def test_a_node_that_makes_faults_up_has_few_written_a_minute_and_an_honest_one_
         site.seconds += URGENT_SECONDS / lied / 2
         site.report(observed(f"Made{at}"))
     assert site.writes - before <= URGENT_WRITES
-    assert len(site.events.reasons("Server")) <= 9 + URGENT_WRITES
+    for kind in ("Server", "Node"):
+        told = {each.message for each in site.events.told if each.kind == kind}
+        assert len(told) <= TOLD_AN_HOUR + 1, "what is more is told of in the same words, which are only counted"
     site.seconds += 2 * URGENT_SECONDS
     site.report(observed("XID48", device=GPU))
     assert "XID48" in {each.code for each in site.faults}
@@ -148,7 +152,7 @@ def test_a_node_that_is_gone_leaves_the_records_and_a_server_that_is_gone_nothin
     assert site.faults == records
     site.cluster.delete(of(Server), NAME)
     assert site.look() is None
-    assert site.controller._urgent == {}
+    assert site.controller._since == {}
 
 
 def test_a_heartbeat_is_no_reason_to_look_and_a_condition_is(site: Site) -> None:
@@ -178,6 +182,35 @@ def test_a_heartbeat_is_no_reason_to_look_and_a_condition_is(site: Site) -> None
     deadlock = {"type": "KernelDeadlock", "status": "True", "reason": "DockerHung", "message": "hung"}
     site.cluster.patch(NODES, NAME, {"status": {"conditions": [*beat, deadlock]}}, subresource="status", manager="npd")
     assert looks() == 1
+
+
+def silent(site: Site, *, lifecycle: str = "InProduction", status: str = "Unknown") -> float | None:
+    """The kubelet is no longer heard. Returns: after how many seconds the controller looks again."""
+    said = {k: v for k, v in to_json(site.cluster.read(Server, NAME).status).items() if k != "faults"}
+    site.cluster.apply_status(Server, NAME, {**said, "lifecycle": lifecycle}, manager="tests")
+    conditions = [{"type": "Ready", "status": status, "reason": "NodeStatusUnknown", "message": "silent"}]
+    site.cluster.patch(NODES, NAME, {"status": {"conditions": conditions}}, subresource="status", manager="kubelet")
+    return site.look()
+
+
+def test_a_kubelet_that_is_silent_for_long_is_a_fault_and_one_that_restarts_is_none(site: Site) -> None:
+    rest = silent(site)
+    assert rest == PATIENCE_SECONDS
+    site.seconds += PATIENCE_SECONDS - 1
+    silent(site, status="True")
+    assert site.faults == (), "it was away for a moment"
+    silent(site)
+    site.seconds += PATIENCE_SECONDS
+    site.look()
+    assert [each.code for each in site.faults] == ["NodeUnreachable"]
+
+
+@pytest.mark.parametrize("lifecycle", ["Booting", "Booted", "Maintenance", "Accepted", "Retired", "Held"])
+def test_a_kubelet_that_is_silent_while_the_server_boots_or_is_disturbed_is_none(site: Site, lifecycle: str) -> None:
+    silent(site, lifecycle=lifecycle)
+    site.seconds += 10 * PATIENCE_SECONDS
+    site.look()
+    assert site.faults == ()
 
 
 @pytest.fixture

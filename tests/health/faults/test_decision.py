@@ -12,6 +12,7 @@ from provisioner.api.machinery.codec import from_json, to_json
 from provisioner.api.nodes.facts import GpuXidFacts
 from provisioner.api.servers.faults import FaultRecord
 from provisioner.health.faults.decision import MOST_EVENTS, decide
+from provisioner.health.faults.sources import PATIENT_SOURCES, observe
 from provisioner.rules.nodes import NodeView
 from tests.health.faults.records import GPU, observed, record
 from tests.health.objects import NOON, OTHER_BOOT, after, booted, good_facts, node, node_condition
@@ -78,14 +79,10 @@ def test_without_a_node_that_a_kubelet_reported_the_records_stay_as_they_are(vie
     assert (said.status, said.events) == (None, ())
 
 
-@pytest.mark.parametrize("lifecycle", ["Booting", "Booted", "Maintenance", "Accepted", "Retired", None])
-def test_a_kubelet_that_is_silent_while_the_server_boots_or_is_disturbed_is_no_fault(lifecycle: Any) -> None:
-    assert decide(in_use(lifecycle=lifecycle), not_ready(), NOON).new == ()
-
-
-@pytest.mark.parametrize("lifecycle", ["Verified", "InProduction", "Held"])
-def test_a_kubelet_that_is_silent_while_the_server_is_in_use_is_a_fault(lifecycle: Any) -> None:
-    (found,) = decide(in_use(lifecycle=lifecycle), not_ready(), NOON).new
+def test_a_kubelet_that_is_silent_is_a_fault_only_once_that_has_lasted() -> None:
+    silent = not_ready()
+    assert decide(in_use(), silent, NOON).new == ()
+    (found,) = decide(in_use(), silent, NOON, observe(silent, PATIENT_SOURCES)).new
     assert (found.code, found.component) == ("NodeUnreachable", "Kubelet")
 
 

@@ -118,13 +118,21 @@ def seen(records: Iterable[FaultRecord]) -> tuple[ObservedFault, ...]:
     )
 
 
-def test_where_there_is_no_room_what_is_no_longer_reported_goes_first_and_of_it_the_oldest() -> None:
+def test_where_there_is_no_room_most_of_what_is_no_longer_reported_goes_and_of_it_the_last_found() -> None:
     records = full()
-    records[5] = replace(records[5], reported=False, last_time=rfc3339(after(60)))
-    records[9] = replace(records[9], reported=False, last_time=rfc3339(after(30)))
+    for at in range(MAX_FAULTS // 2 + 1):
+        records[at] = replace(records[at], reported=False, first_time=rfc3339(after(at)))
     found = merge(records, (*seen(records), *newcomer()), BOOT, LATER)
     assert len(found) == MAX_FAULTS
-    assert codes(records) - codes(found) == {"Fault9"}
+    assert codes(records) - codes(found) == {f"Fault{MAX_FAULTS // 2}"}
+
+
+def test_what_a_node_makes_up_pushes_out_no_true_fault_that_it_hides() -> None:
+    found: tuple[FaultRecord, ...] = (record("XID79"),)
+    for minute in range(1, 4):
+        made_up = tuple(observed(f"Made{at % 2}", device=f"d{minute}-{at}", component="Disk") for at in range(40))
+        found = merge(found, made_up, BOOT, after(60 * minute))
+    assert "XID79" in codes(found)
 
 
 @pytest.mark.parametrize(("there", "comes"), [("Critical", "Info"), ("Critical", "Degraded"), ("Degraded", "Info")])

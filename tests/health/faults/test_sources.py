@@ -23,11 +23,12 @@ from provisioner.health.checks.gpu.xids import Action
 from provisioner.health.faults.agent import DRIVER_STATES, SEVERITY_OF_ACTION
 from provisioner.health.faults.catalogue import CATALOGUE, meaning_of
 from provisioner.health.faults.conditions import TOOL_CONDITIONS
-from provisioner.health.faults.sources import observe
+from provisioner.health.faults.sources import PATIENT_SOURCES, SOURCES, observe
 from tests.health.faults.records import GPU, observed
 from tests.health.objects import OTHER_BOOT, good_facts, gpu, gpu_by_nvml, node, node_condition
 from tests.node.kernel_log.corpus import FAULTS
 
+ALL = (*SOURCES, *PATIENT_SOURCES)
 Found = list[tuple[str, str, str, str, str]]
 DOCUMENT = (Path(__file__).parents[3] / "docs" / "health.md").read_text()
 
@@ -36,14 +37,14 @@ def found(*arguments: Any, in_use: bool = True, **fields: Any) -> Found:
     """Source, component, device, code and severity."""
     return [
         (each.source, each.component, each.device, each.code, each.severity)
-        for each in observe(node(*arguments, **fields), in_use=in_use)
+        for each in observe(node(*arguments, **fields), ALL if in_use else SOURCES)
     ]
 
 
 def of_agent(*faults: Mapping[str, Any], **facts: Any) -> list[ObservedFault]:
     """What is observed of faults that an agent wrote, whatever they are."""
     text = json.dumps({**to_json(good_facts()), "faults": list(faults), **facts})
-    return list(observe(node(text), in_use=True))
+    return list(observe(node(text), ALL))
 
 
 def test_a_node_that_is_well_has_no_faults() -> None:
@@ -101,7 +102,7 @@ def test_a_gpu_that_is_bad_by_nvml_is_a_fault(fields: dict[str, Any], code: str,
 @pytest.mark.parametrize("state", DRIVER_STATES)
 def test_a_driver_that_does_not_run_is_a_fault_unless_the_gpus_are_anothers(state: str) -> None:
     driver = GpuDriverFacts(state=state, message="its words")
-    assert found(good_facts(gpu_driver=driver)) == [("NVML", "GPU", "", f"Driver{state}", "Critical")]
+    assert found(good_facts(gpu_driver=driver)) == [("NVML", "GPU", "", f"Driver{state}", DRIVER_STATES[state])]
     handed_on = (gpu(1, driver="vfio-pci"), gpu(2, driver="vfio-pci"))
     assert found(good_facts(gpu_driver=driver, pci=handed_on)) == []
 
@@ -115,7 +116,7 @@ def test_a_driver_that_is_surveyed_is_no_fault() -> None:
 def test_a_condition_of_a_tool_that_is_true_is_a_fault(known: Any) -> None:
     condition = node_condition(known.type, "True", message="its words", at=None)
     assert found(None, condition) == [("NodeCondition", known.component, "", known.type, known.severity)]
-    (fault,) = observe(node(None, condition), in_use=False)
+    (fault,) = observe(node(None, condition))
     assert (fault.count, fault.evidence) == (None, f"{known.tool}: {known.type} is True (Test): its words")
 
 
@@ -137,14 +138,14 @@ def test_a_kubelet_that_is_not_ready_is_a_fault_while_the_server_is_in_use(
     body = dict(view.body)
     body["status"] = {**body["status"], "conditions": [node_condition("Ready", status)]}
     broken = type(view)(body)
-    assert [(each.code, each.severity) for each in observe(broken, in_use=True)] == [(code, severity)]
-    assert observe(broken, in_use=False) == ()
+    assert [(each.code, each.severity) for each in observe(broken, ALL)] == [(code, severity)]
+    assert observe(broken) == ()
 
 
 def test_a_node_on_which_no_kubelet_reported_is_no_fault() -> None:
     view = node()
     status = {"conditions": [node_condition("Ready", "Unknown")]}
-    assert observe(type(view)({**view.body, "status": status}), in_use=True) == ()
+    assert observe(type(view)({**view.body, "status": status}), ALL) == ()
 
 
 def test_services_and_clock_count_only_while_the_server_is_in_use() -> None:

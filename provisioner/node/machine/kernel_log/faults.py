@@ -67,14 +67,14 @@ class FaultLog:
         }
 
     def _make_room(self, found: Found) -> bool:
-        """Give up the newest of a code that many devices have, else the newest that is less severe than `found`."""
+        """Give up the newest that is less severe than `found`, else the newest of a code that many devices have."""
         codes = Counter(each["code"] for each in self._found.values())
         code, devices = codes.most_common(1)[0]
-        if found.code not in codes and devices > 1:
-            given_up = [key for key, each in self._found.items() if each["code"] == code]
-        else:
-            rank = _RANKS[found.severity]
-            given_up = [key for key, each in self._found.items() if _RANKS[each["severity"]] < rank]
+        rank = _RANKS[found.severity]
+        given_up = [key for key, each in self._found.items() if _RANKS[each["severity"]] < rank]
+        if not given_up and found.code not in codes and devices > 1:
+            ranks = {key: _RANKS[each["severity"]] for key, each in self._found.items() if each["code"] == code}
+            given_up = [key for key, its in ranks.items() if its <= rank]
         if not given_up:
             return False
         del self._found[given_up[-1]]

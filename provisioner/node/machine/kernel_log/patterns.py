@@ -44,7 +44,9 @@ _OF_PROCESS = re.compile(r".{1,60}?\[\d{1,10}\](?:$|:| )")
 """`NAME[PID]: segfault at …`, `NAME[PID]: …` of a service: a kernel writes up to 15 bytes of NAME, each as up to 4."""
 _PCI = r"(?P<device>[0-9a-f]{4,8}:[0-9a-f]{2}:[0-9a-f]{2}\.[0-7])"
 _DEVICE = r"(?P<device>[A-Za-z0-9_.!:/-]{1,32})"
-_FILE_SYSTEM = r"(?P<device>[A-Za-z0-9_.!/-]{1,32})"
+_NOT_OURS = r"(?!loop|ram|zram|fd|sr|nbd|rbd|drbd)"
+"""A user's image file may be damaged, or too short; what is elsewhere is no disk of the server."""
+_FILE_SYSTEM = rf"(?P<device>{_NOT_OURS}[A-Za-z0-9_.!/-]{{1,32}})"
 _BTRFS = rf"\(device {_FILE_SYSTEM}(?:: state \w{{1,8}})?\)"
 _MLX5 = rf"mlx5_core {_PCI}: (?:\w{{1,64}}:\d{{1,6}}:\(pid \d{{1,10}}\): )?"
 _MOST_ERRORS = 1_000_000
@@ -91,7 +93,7 @@ def _rows() -> list[_Pattern]:
         Recovered=("MemoryFailureRecovered", DEGRADED),
         Failed=("MemoryFailure", CRITICAL),
         Ignored=("MemoryFailure", CRITICAL),
-        Delayed=("MemoryFailure", CRITICAL),
+        Delayed=("MemoryFailure", DEGRADED),
     )
     row(
         "System",
@@ -131,7 +133,7 @@ def _rows() -> list[_Pattern]:
         "Disk",
         "NVMeTimeout",
         DEGRADED,
-        r"nvme (?P<device>nvme\d{1,4}): I/O (?:tag )?\d{1,9} (?:\(\w{1,8}\) )?(?:opcode 0x[0-9a-f]{1,4} )?"
+        r"nvme (?P<device>nvme\d{1,4}): I/O (?:tag )?\d{1,9} (?:\(\w{1,8}\) )?(?:opcode (?:0x)?[0-9a-f]{1,4} )?"
         r"(?:\([\w/ -]{1,32}\) )?QID \d{1,5} timeout",
     )
     row("Disk", "NVMeNotReady", DEGRADED, r"nvme (?P<device>nvme\d{1,4}): Device not ready; aborting \w{1,32}, CSTS=0x")
@@ -142,13 +144,13 @@ def _rows() -> list[_Pattern]:
         r"nvme (?P<device>nvme\d{1,4}): (?:Removing after probe failure status|"
         r"Disabling device after reset failure): -",
     )
-    # Not of loop devices and their like, of which a user's image file may be too short.
+    # A disk that refuses to discard (0x3) or to write zeroes (0x9) has no fault.
     row(
         "Disk",
         "",
         "",
         r"(?:blk_update_request: )?(?P<kind>I/O|critical medium|critical target) error, "
-        r"dev (?P<device>(?!loop|ram|zram|fd|sr|nbd)[a-z0-9!]{1,32}), sector \d{1,20} op 0x",
+        rf"dev (?P<device>{_NOT_OURS}[a-z0-9!]{{1,32}}), sector \d{{1,20}} op 0x(?![39]:)",
         **{
             "I/O": ("DiskIOError", DEGRADED),
             "critical medium": ("DiskMediumError", DEGRADED),
@@ -156,7 +158,12 @@ def _rows() -> list[_Pattern]:
         },
     )
     # File systems.
-    row("Filesystem", "Ext4Error", DEGRADED, rf"EXT4-fs error \(device {_FILE_SYSTEM}\): \w{{1,64}}:\d{{1,6}}: ")
+    row(
+        "Filesystem",
+        "Ext4Error",
+        DEGRADED,
+        rf"EXT4-fs error \(device {_FILE_SYSTEM}\)(?:: \w{{1,64}}:\d{{1,6}}: | in \w)",
+    )
     row("Filesystem", "ReadOnly", CRITICAL, rf"EXT4-fs \({_FILE_SYSTEM}\): Remounting filesystem read-only$")
     row(
         "Filesystem",
@@ -217,7 +224,7 @@ def _rows() -> list[_Pattern]:
     row("NIC", "HighTemperature", DEGRADED, rf"{_MLX5}High temperature on sensors with bit set ")
     row("NIC", "InsufficientPower", DEGRADED, rf"{_MLX5}Detected insufficient power on the PCIe slot ")
     row("NIC", "ModuleError", DEGRADED, rf"{_MLX5}Port module event\[error\]: module \d{{1,3}}, ")
-    row("NIC", "CableUnplugged", DEGRADED, rf"{_MLX5}Port module event: module \d{{1,3}}, Cable unplugged$")
+    row("NIC", "CableUnplugged", INFO, rf"{_MLX5}Port module event: module \d{{1,3}}, Cable unplugged$")
     row(
         "NIC",
         "TransmitTimeout",

@@ -13,6 +13,8 @@ from collections.abc import Callable
 MOST_RECORDS = 50_000
 """Read at one look: more than a ring of 4 MiB holds. A storm is read on at the next look."""
 _RECORD_BYTES = 8192
+_FIREWALL = re.compile(rb"IN=\S{0,16} OUT=\S{0,16} ")
+"""In what a firewall rule logs, behind a prefix of up to 127 characters that whoever wrote the rule chose."""
 _TIME = re.compile(rb"[0-9]{1,20},[0-9]{1,20},([0-9]{1,20}),")
 
 Take = Callable[[bytes, float], None]
@@ -70,6 +72,8 @@ class KernelRecords:
         moment = _TIME.match(head)
         if moment is None:
             return  # a further line of a record (SUBSYSTEM=, DEVICE=)
+        if _FIREWALL.search(text, 0, 192):
+            return
         written = self._begun + int(moment[1]) / 1e6
         for take in self._takers:
             take(text, written)
