@@ -135,6 +135,9 @@ def test_a_node_that_makes_faults_up_has_few_written_a_minute_and_an_honest_one_
         site.seconds += URGENT_SECONDS / lied / 2
         site.report(observed(f"Made{at}"))
     assert site.writes - before <= URGENT_WRITES
+    for at in range(30):
+        site.seconds += URGENT_SECONDS + 1
+        site.report(observed(f"Later{at}", device=f"l{at}"))
     for kind in ("Server", "Node"):
         told = {each.message for each in site.events.told if each.kind == kind}
         assert len(told) <= TOLD_AN_HOUR + 1, "what is more is told of in the same words, which are only counted"
